@@ -1,0 +1,42 @@
+# Everything below needs python3 (3.11 or newer) with its venv module; `make test` also needs the
+# servers that .ci/run installs. PYTHON=… picks another interpreter.
+PYTHON ?= python3
+BIN    := .venv/bin
+PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check bench generate clean
+
+help:  ## list what can be made
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: .venv/installed  ## set up what is missing and triage a recorded incident
+	@$(BIN)/diag demo
+
+test: check  ## set up what is missing, check statically, run every test
+	@$(BIN)/python -m pytest -q
+
+check: .venv/installed-dev  ## the static part of `make test`
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/mypy --no-error-summary
+	@$(BIN)/lint-imports --no-logo --show-timings 2>/dev/null >.venv/lint-imports.out || { cat .venv/lint-imports.out; exit 1; }
+	@$(BIN)/codespell
+
+bench: .venv/installed-dev  ## measure CPU time and memory of start-up, demo and two large windows
+	@$(BIN)/python -m bench
+
+generate: .venv/installed-dev  ## rewrite the generated files (shipped incidents, the README's example)
+	@$(BIN)/python -m diag.assets.generate
+
+clean:  ## remove the environment and every cache
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist
+
+.venv/installed: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "llm-diag needs Python 3.11 or newer; run make PYTHON=python3.11"; exit 1; }
+	@$(PYTHON) -m venv .venv
+	@$(PIP) install --editable .
+	@touch $@
+
+.venv/installed-dev: .venv/installed
+	@$(PIP) install --editable '.[dev]'
+	@touch $@
