@@ -33,6 +33,7 @@ class Scope(StrEnum):
     GPU = "gpu"
     NODE = "node"
     TARGET = "target"
+    REQUESTS = "requests"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,7 @@ class Signal:
 _ENGINE_ABSENCE = "the engine's /metrics is not scraped, or its version does not export it"
 _GPU_ABSENCE = "no GPU exporter is scraped: run dcgm-exporter or nvidia_gpu_exporter on the GPU nodes"
 _NODE_ABSENCE = "no node_exporter is scraped on the engine's host"
+_RECORDS_ABSENCE = "no request records: give --requests FILE (JSON lines, LiteLLM, nginx JSON log)"
 
 
 def _engine(
@@ -73,6 +75,13 @@ def _node(
     absence: str = _NODE_ABSENCE, *, relative: bool = False,
 ) -> Signal:  # fmt: skip
     return Signal(name, unit, Scope.NODE, worse, floor, relative, meaning, absence)
+
+
+def _records(
+    name: str, unit: str, worse: Worse, floor: float, meaning: str,
+    absence: str = _RECORDS_ABSENCE, *, relative: bool = False,
+) -> Signal:  # fmt: skip
+    return Signal(name, unit, Scope.REQUESTS, worse, floor, relative, meaning, absence)
 
 
 _UP, _DOWN, _EITHER, _NEITHER = Worse.UP, Worse.DOWN, Worse.EITHER, Worse.NEITHER
@@ -168,6 +177,24 @@ _ALL: tuple[Signal, ...] = (
     _node("node_tcp_retransmit_ratio", "ratio", _UP, 0.02, "TCP segments sent again"),
     _node("node_network_drops_per_second", "per second", _UP, 1.0, "packets dropped or in error"),
     _node("node_infiniband_errors_per_second", "per second", _UP, 0.01, "InfiniBand link downs, recoveries and port errors", "the node has no InfiniBand device"),
+    # Per-request records: what no metric carries. They are computed from the records, not fetched.
+    _records("arrivals_per_second", "per second", _NEITHER, 0.35, "requests sent", relative=True),
+    _records("sessions_per_second", "per second", _NEITHER, 0.35, "sessions begun", relative=True),
+    _records("client_ttft_seconds", "seconds", _UP, 0.4, "time to first token as the client saw it", relative=True),
+    _records("client_duration_seconds", "seconds", _UP, 0.4, "whole answer as the client saw it", relative=True),
+    _records("client_gap_seconds", "seconds", _UP, 0.10, "time to first token outside the engine: client's minus engine's own"),
+    _records("gateway_connect_seconds", "seconds", _UP, 0.10, "the gateway's time to connect to its upstream", "no gateway log with upstream times: give --requests FILE --requests-preset nginx"),
+    _records("aborted_ratio", "ratio", _UP, 0.10, "share of requests whose client left"),
+    _records("error_ratio", "ratio", _UP, 0.05, "share of requests that failed"),
+    _records("request_prompt_tokens", "tokens", _UP, 0.30, "prompt length", relative=True),
+    _records("request_cached_tokens", "tokens", _DOWN, 0.30, "prompt tokens found in the prefix cache", "the records carry no cached_tokens: vLLM reports them with --enable-prompt-tokens-details", relative=True),
+    _records("request_computed_tokens", "tokens", _UP, 0.30, "prompt tokens not found in the prefix cache", "the records carry no cached_tokens: vLLM reports them with --enable-prompt-tokens-details", relative=True),
+    _records("request_output_tokens", "tokens", _NEITHER, 0.30, "answer length", relative=True),
+    _records("session_growth_ratio", "ratio", _UP, 0.20, "share of prompt tokens that are history a session resends beyond its usual length", "the records carry no session"),
+    _records("giant_prompt_ratio", "ratio", _UP, 0.20, "share of prompt tokens in single requests far above the usual length"),
+    _records("top_tenant_ratio", "ratio", _UP, 0.18, "largest tenant's share of tokens", "the records carry no tenant"),
+    _records("cache_reuse_ratio", "ratio", _DOWN, 0.15, "cached tokens over the tokens that a session's previous turn left behind", "the records carry no session or no cached_tokens"),
+    _records("replica_switch_ratio", "ratio", _UP, 0.20, "share of turns that land on another replica than the turn before", "the records carry no session or no instance"),
     # Containers and the chat backend.
     _node("container_cpu_throttled_ratio", "ratio", _UP, 0.10, "share of CFS periods in which a container was throttled",
           "cAdvisor is not scraped"),

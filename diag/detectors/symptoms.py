@@ -1,0 +1,184 @@
+"""Is anybody worse off, since when, and who? Asked before any cause is considered.
+
+A *course* is one symptom of one group over time: an engine's first-token tail, a request cohort's
+median, the share of aborted requests. A course is an incident when it lastingly exceeds its own
+quiet level by both a ratio and an amount that a user would notice. The amounts follow the classic
+response-time limits (0.1 s instantaneous, 1 s flow of thought; Nielsen, Usability Engineering,
+1993): 20 ms that become 40 ms are no incident, whatever the ratio.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from diag.detectors.findings import Spans, weight_signal
+from diag.model import Case, Floats, Symptom, Window
+from diag.stats.changepoint import exceedance_onset
+from diag.stats.robust import mad_sigma
+
+__all__ = ["Course", "Episode", "find_episode", "metric_courses", "symptom_of"]
+
+_REFERENCE_SHARE = 0.25  # of the window, taken as quiet until an onset is found
+_SIGMAS = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """How far a course must go to be felt: by ``ratio`` *and* by ``amount`` in its unit."""
+
+    ratio: float
+    amount: float
+    down: bool = False
+
+
+LIMITS: Mapping[str, Limit] = {
+    "ttft_seconds_p95": Limit(1.5, 0.5),
+    "ttft_seconds_p50": Limit(1.5, 0.3),
+    "ttft_seconds_mean": Limit(1.5, 0.3),
+    "e2e_seconds_mean": Limit(1.5, 1.0),
+    "inter_token_seconds_mean": Limit(1.35, 0.010),
+    "http_errors_per_second": Limit(1.5, 0.05),
+    "rejected_requests_per_second": Limit(1.5, 0.05),
+    "aborted_ratio": Limit(1.5, 0.15),
+    "error_ratio": Limit(1.5, 0.10),
+    "unfinished_ratio": Limit(1.5, 0.25),
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Course:
+    """One symptom of one group. ``overlap``: neighbouring points that share samples."""
+
+    signal: str
+    scope: Mapping[str, str]
+    unit: str
+    times: Floats
+    values: Floats
+    overlap: int
+    weights: Floats | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Episode:
+    """A course that went bad: from ``onset`` to ``end``; ``strength`` in multiples of the limit."""
+
+    course: Course
+    onset: float
+    end: float
+    before: float
+    during: float
+    strength: float
+
+
+def metric_courses(case: Case, look_back_seconds: float) -> Iterator[Course]:
+    """The symptom courses that the engines' own metrics give, one for each instance and signal."""
+    overlap = max(1, round(look_back_seconds / case.step_seconds))
+    for name in LIMITS:
+        for series in case.of(name):
+            weights = None
+            if (rate := weight_signal(name)) is not None:
+                same = [s for s in case.of(rate) if s.labels.get("instance") == series.labels.get("instance")]
+                weights = same[0].values if same else None
+            scope = {k: v for k, v in series.labels.items() if v}
+            yield Course(name, scope, _unit(name), series.times, series.values, overlap, weights)
+    yield from _unfinished(case, overlap)
+
+
+def _unit(name: str) -> str:
+    if name.endswith("_ratio"):
+        return "ratio"
+    return "per second" if name.endswith("_per_second") else "seconds"
+
+
+def _unfinished(case: Case, overlap: int) -> Iterator[Course]:
+    """Share of HTTP answers that the engine never counted as finished: clients that left. The
+    engine's own abort counter stays at zero for them (vLLM V1)."""
+    for http in case.of("http_requests_per_second"):
+        for done in case.of("finished_requests_per_second"):
+            if done.labels.get("instance") != http.labels.get("instance"):
+                continue
+            with np.errstate(invalid="ignore", divide="ignore"):
+                share = np.clip((http.values - done.values) / http.values, 0.0, 1.0)
+            share = np.where(http.values > 0, share, np.nan)
+            scope = {k: v for k, v in http.labels.items() if v}
+            yield Course("unfinished_ratio", scope, "ratio", http.times, share, overlap)
+
+
+def find_episode(course: Course, window: Window, baseline: Window | None = None) -> Episode | None:
+    """The lasting bad stretch of a course inside ``window``, or None.
+
+    ``baseline``: what is known to be quiet; without it the first quarter is taken as quiet, and once
+    an onset is found everything before it."""
+    limit = LIMITS[course.signal]
+    inside = (course.times >= window.start) & (course.times <= window.end) & np.isfinite(course.values)
+    times, values = course.times[inside], course.values[inside]
+    if len(times) < 6:
+        return None
+    need, of = max(3, int(np.ceil(1.6 * course.overlap))), max(8, 12 * course.overlap)
+    quiet = _reference(times, window, baseline)
+    at: int | None = None
+    for _ in range(2):
+        if quiet.sum() < 3:
+            return None
+        bad = values > _threshold(values[quiet], limit)
+        at = exceedance_onset(bad & (~quiet | (baseline is not None)), need=need, of=of)
+        if at is None:
+            return None
+        if baseline is None:
+            quiet = np.arange(len(times)) < max(at - course.overlap, 3)
+    assert at is not None
+    start = _backdate(values, quiet, at, limit)
+    last = int(np.flatnonzero(bad)[-1])
+    tail = len(times) - 1 - last
+    end = window.end if tail <= max(of, len(times) // 5) else float(times[last])
+    span = (times >= times[start]) & (times <= end)
+    before, during = float(np.mean(values[quiet])), float(np.mean(values[span]))
+    strength = min(
+        np.log(max(during, 1e-9) / max(before, 1e-9)) / np.log(limit.ratio), (during - before) / limit.amount
+    )
+    return Episode(course, float(times[start]), end, before, during, float(strength))
+
+
+def _reference(times: Floats, window: Window, baseline: Window | None) -> np.ndarray:
+    if baseline is not None:
+        chosen: np.ndarray = (times >= baseline.start) & (times <= baseline.end)
+        return chosen
+    count = max(6, int(len(times) * _REFERENCE_SHARE))
+    chosen = np.arange(len(times)) < count
+    return chosen
+
+
+def _threshold(quiet: Floats, limit: Limit) -> float:
+    centre = float(np.median(quiet))
+    tail = float(np.quantile(quiet, 0.95))
+    positive = quiet[quiet > 0]
+    spread = mad_sigma(np.log(positive)) if len(positive) >= 4 else 0.0
+    wild = centre * float(np.exp(min(_SIGMAS * spread, 2.0)))
+    return max(centre * limit.ratio, centre + limit.amount, wild, tail * 1.25)
+
+
+def _backdate(values: Floats, quiet: np.ndarray, at: int, limit: Limit) -> int:
+    """A ramp is noticed late: walk back to where the course left its quiet level."""
+    level = values[quiet]
+    soft = max(
+        float(np.quantile(level, 0.9)),
+        float(np.median(level)) + 0.25 * (_threshold(level, limit) - float(np.median(level))),
+    )
+    start = at
+    while start > 0 and values[start - 1] > soft and not quiet[start - 1]:
+        start -= 1
+    return start
+
+
+def symptom_of(episode: Episode) -> Symptom:
+    """The verdict's record of an episode."""
+    course = episode.course
+    return Symptom(course.signal, dict(course.scope), episode.before, episode.during, course.unit, episode.onset)
+
+
+def spans_of(case: Case, baseline: Window, incident: Window, look_back_seconds: float) -> Spans:
+    """The two stretches to compare, on the case's grid."""
+    return Spans(baseline, incident, case.step_seconds, look_back_seconds)
