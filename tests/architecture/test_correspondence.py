@@ -1,0 +1,88 @@
+"""One word for an idea, in both directions: nothing without its page, no page without its thing."""
+
+from __future__ import annotations
+
+import re
+from importlib import import_module
+from pathlib import Path
+
+import promql_parser
+import pytest
+
+from diag.engines import ENGINES
+from diag.hypotheses import HYPOTHESES
+from diag.signals.vocabulary import SIGNALS
+
+HEADINGS = ["Meaning", "Impact", "How diag decides", "Diagnosis", "Mitigation", "Look-alikes", "Sources"]
+
+# Named in look-alikes as where to look next, though this release does not judge them (HYPOTHESES of the design).
+NOT_JUDGED_YET = {
+    "client_limit",
+    "engine_stall",
+    "grammar_stall",
+    "kv_block_leak",
+    "kv_transfer_failure",
+    "oversized_request",
+    "port_conflict",
+    "prefill_interference",
+    "proxy_limit",
+    "routing_hotspot",
+    "runtime_pauses",
+    "slow_gpu",
+    "stale_cache_peer",
+}
+
+RUNBOOKS = sorted((Path(__file__).resolve().parents[2] / "runbooks").glob("*.md"))
+IDS = {hypothesis.CARD.id for hypothesis in HYPOTHESES}
+
+
+def test_each_hypothesis_has_a_runbook_and_each_runbook_a_hypothesis() -> None:
+    assert {path.stem for path in RUNBOOKS} == IDS
+
+
+def test_a_hypothesis_module_is_called_like_its_id(checkout: Path) -> None:
+    for identity in IDS - {"unknown"}:
+        assert import_module(f"diag.hypotheses.{identity}").CARD.id == identity
+    assert not IDS & NOT_JUDGED_YET
+
+
+@pytest.mark.parametrize("path", RUNBOOKS, ids=lambda path: path.stem)
+def test_a_runbook_keeps_the_headings(path: Path) -> None:
+    lines = path.read_text("utf-8").splitlines()
+    assert lines[0].startswith(f"# {path.stem}: ")
+    assert [line[3:] for line in lines if line.startswith("## ")] == HEADINGS
+    assert len(lines) <= 80
+
+
+@pytest.mark.parametrize("path", RUNBOOKS, ids=lambda path: path.stem)
+def test_a_runbook_holds_commands_and_valid_promql(path: Path) -> None:
+    text = path.read_text("utf-8")
+    expressions: list[str] = []
+    for block in re.findall(r"```promql\n(.*?)```", text, re.DOTALL):
+        for line in block.splitlines():
+            bare = line.split("#")[0].rstrip()
+            if bare.startswith(" "):
+                expressions[-1] += bare
+            elif bare:
+                expressions.append(bare)
+    for expression in expressions:
+        promql_parser.parse(expression)
+    assert expressions or "```sh" in text
+
+
+@pytest.mark.parametrize("path", RUNBOOKS, ids=lambda path: path.stem)
+def test_a_look_alike_is_a_known_hypothesis(path: Path) -> None:
+    section = path.read_text("utf-8").partition("## Look-alikes")[2].partition("\n## ")[0]
+    named = {word for word in re.findall(r"^- `([a-z_]+)`", section, re.MULTILINE)}
+    assert named <= IDS | NOT_JUDGED_YET
+
+
+def test_engines_define_only_signals_of_the_vocabulary() -> None:
+    for engine in ENGINES:
+        assert set(engine.signals) <= set(SIGNALS), engine.name
+
+
+def test_each_signal_has_a_producer() -> None:
+    produced = {name for engine in ENGINES for name in engine.signals}
+    from_records = {name for name, entry in SIGNALS.items() if entry.scope == "requests"}
+    assert set(SIGNALS) - produced - from_records == set()
