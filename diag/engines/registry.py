@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from diag.signals.algebra import Expr, Select
 
-__all__ = ["Absent", "Definition", "Engine"]
+__all__ = ["Absent", "Definition", "Engine", "canonical"]
+
+_BARE_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,3 +49,20 @@ class Engine:
     labels: Mapping[str, str] = field(default_factory=dict)
     info: Select | None = None
     facts: Mapping[str, str] = field(default_factory=dict)
+
+
+def canonical(engine: Engine, labels: Mapping[str, str]) -> dict[str, str]:
+    """Return ``labels`` under their canonical names, in ascending order, empty ones left out.
+
+    Where two raw labels mean the same (``hostname`` and ``node``), the one whose rename stands
+    first in ``Engine.labels`` wins, but a label that already bears the canonical name and isn't
+    renamed itself wins over both. A bare UUID in ``gpu`` gets the ``GPU-`` that DCGM writes and
+    nvidia-smi's exporter leaves out, so that one card has one name.
+    """
+    result = {name: value for name, value in labels.items() if value and name not in engine.labels}
+    for raw, name in engine.labels.items():
+        if labels.get(raw):
+            result.setdefault(name, labels[raw])
+    if _BARE_UUID.fullmatch(result.get("gpu", "")):
+        result["gpu"] = f"GPU-{result['gpu']}"
+    return dict(sorted(result.items()))

@@ -24,11 +24,13 @@ __all__ = [
     "FirstOf",
     "Gauge",
     "Increase",
+    "Keep",
     "Matcher",
     "Quantile",
     "Rate",
     "Scale",
     "Select",
+    "Unless",
     "difference",
     "mean_of",
     "ratio",
@@ -166,7 +168,27 @@ class FirstOf:
     exprs: tuple[Expr, ...]
 
 
-Expr = Gauge | Rate | Increase | Aggregate | Quantile | Binary | Scale | Clamp | Bit | FirstOf
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """Only values inside ``low`` … ``high``; the others are dropped, not cut. For sentinels that
+    stand for "not supported" (DCGM's 9.2e18, vLLM V0's hit rate of -1)."""
+
+    expr: Expr
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Unless:
+    """The values of ``expr`` whose label set has no value in ``other``."""
+
+    expr: Expr
+    other: Expr
+
+
+Expr = (
+    Gauge | Rate | Increase | Aggregate | Quantile | Binary | Scale | Clamp | Bit | FirstOf | Keep | Unless
+)
 
 
 def total(expr: Expr, by: tuple[str, ...]) -> Aggregate:
@@ -198,11 +220,14 @@ def selects(expr: Expr) -> Iterator[Select]:
             yield expr.select
         case Quantile():
             yield Select(tuple(f"{n}_bucket" for n in expr.select.names), expr.select.where)
-        case Aggregate() | Scale() | Clamp() | Bit():
+        case Aggregate() | Scale() | Clamp() | Bit() | Keep():
             yield from selects(expr.expr)
         case Binary():
             yield from selects(expr.left)
             yield from selects(expr.right)
+        case Unless():
+            yield from selects(expr.expr)
+            yield from selects(expr.other)
         case FirstOf():
             for inner in expr.exprs:
                 yield from selects(inner)
