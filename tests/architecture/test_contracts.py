@@ -50,7 +50,8 @@ def _lint(folder: Path) -> subprocess.CompletedProcess[str]:
 def report(tmp_path_factory: pytest.TempPathFactory) -> str:
     checkout = Path(__file__).resolve().parents[2]
     copy = tmp_path_factory.mktemp("planted")
-    shutil.copytree(checkout / "diag", copy / "diag", ignore=shutil.ignore_patterns("__pycache__", "_shipped"))
+    leave = shutil.ignore_patterns("__pycache__", "_shipped")
+    shutil.copytree(checkout / "diag", copy / "diag", ignore=leave)
     shutil.copy(checkout / "pyproject.toml", copy)
     for module, line, _ in PLANTED.values():
         path = copy / "diag" / module

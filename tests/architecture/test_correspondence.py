@@ -15,7 +15,7 @@ from diag.signals.vocabulary import SIGNALS
 
 HEADINGS = ["Meaning", "Impact", "How diag decides", "Diagnosis", "Mitigation", "Look-alikes", "Sources"]
 
-# Named in look-alikes as where to look next, though this release does not judge them (HYPOTHESES of the design).
+# Named in look-alikes as where to look next, though this release does not judge them.
 NOT_JUDGED_YET = {
     "client_limit",
     "engine_stall",
@@ -40,7 +40,7 @@ def test_each_hypothesis_has_a_runbook_and_each_runbook_a_hypothesis() -> None:
     assert {path.stem for path in RUNBOOKS} == IDS
 
 
-def test_a_hypothesis_module_is_called_like_its_id(checkout: Path) -> None:
+def test_a_hypothesis_module_is_called_like_its_id() -> None:
     for identity in IDS - {"unknown"}:
         assert import_module(f"diag.hypotheses.{identity}").CARD.id == identity
     assert not IDS & NOT_JUDGED_YET
@@ -73,7 +73,7 @@ def test_a_runbook_holds_commands_and_valid_promql(path: Path) -> None:
 @pytest.mark.parametrize("path", RUNBOOKS, ids=lambda path: path.stem)
 def test_a_look_alike_is_a_known_hypothesis(path: Path) -> None:
     section = path.read_text("utf-8").partition("## Look-alikes")[2].partition("\n## ")[0]
-    named = {word for word in re.findall(r"^- `([a-z_]+)`", section, re.MULTILINE)}
+    named = set(re.findall(r"^- `([a-z_]+)`", section, re.MULTILINE))
     assert named <= IDS | NOT_JUDGED_YET
 
 
