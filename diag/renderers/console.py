@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from io import StringIO
 
 from rich.console import Console
 from rich.padding import Padding
@@ -13,10 +12,10 @@ from rich.text import Text
 from diag.model import Stance, Verdict
 from diag.renderers import RenderOptions
 from diag.renderers.page import Cause, Line, Page, page
+from diag.renderers.sheets import console_for, finished, grid, pairs
 
 __all__ = ["render"]
 
-_WIDEST = 100
 _STATE_STYLES = {"supported": "bold red", "undecided": "yellow"}
 _SIGNS = {Stance.FOR.value: ("+", "green"), Stance.AGAINST.value: ("\N{MINUS SIGN}", "red")}
 
@@ -24,21 +23,10 @@ _SIGNS = {Stance.FOR.value: ("+", "green"), Stance.AGAINST.value: ("\N{MINUS SIG
 def render(verdict: Verdict, options: RenderOptions) -> str:
     """``verdict`` as a page at most 100 columns wide, ending in a newline."""
     content = page(verdict, options.top)
-    console = Console(
-        file=StringIO(),
-        width=max(40, min(options.width, _WIDEST)),
-        force_terminal=options.color,
-        color_system="standard" if options.color else None,
-        no_color=not options.color,
-        highlight=False,
-        markup=False,
-        emoji=False,
-        legacy_windows=False,
-    )
+    console = console_for(options)
     with console.capture() as capture:
         _print_page(console, content)
-    # Table cells are padded to their column; trailing blanks would only end up in tickets.
-    return "\n".join(line.rstrip() for line in capture.get().rstrip().split("\n")) + "\n"
+    return finished(capture.get())
 
 
 def _print_page(console: Console, content: Page) -> None:
@@ -107,41 +95,26 @@ def _indented(body: Table | Text, left: int = 2) -> Padding:
     return Padding(body, (0, 0, 0, left))
 
 
-def _grid(*fixed: bool) -> Table:
-    """Columns side by side; a fixed one never wraps, the last takes the rest."""
-    table = Table.grid(padding=(0, 2, 0, 0), pad_edge=False)
-    for column_fixed in fixed:
-        table.add_column(no_wrap=column_fixed, overflow="fold")
-    return table
-
-
 def _labelled(label: str, body: Table | Text) -> Table:
-    table = _grid(False, False)
+    table = grid(False, False)
     table.columns[0].width = 6
     table.add_row(Text(label, style="dim"), body)
     return table
 
 
 def _pairs(lines: Sequence[Line]) -> Table | None:
-    if not lines:
-        return None
-    table = _grid(False, False)
-    # A long list of ids wraps inside its column instead of starving the sentence.
-    table.columns[0].max_width = 34
-    for line in lines:
-        table.add_row(Text(line.about, style="bold"), Text(line.text))
-    return table
+    return pairs([(line.about, line.text) for line in lines])
 
 
 def _bullets(lines: Iterable[str]) -> Table | None:
-    table = _grid(True, False)
+    table = grid(True, False)
     for line in lines:
         table.add_row(Text("\N{BULLET}", style="dim"), Text(line))
     return table if table.row_count else None
 
 
 def _chain(cause: Cause) -> Table:
-    table = _grid(True, True, False)
+    table = grid(True, True, False)
     table.columns[1].justify = "right"
     for link in cause.chain:
         table.add_row(Text(link.time), Text(link.after, style="dim"), Text(link.text))
@@ -149,7 +122,7 @@ def _chain(cause: Cause) -> Table:
 
 
 def _evidence(lines: Sequence[Line]) -> Table:
-    table = _grid(True, False)
+    table = grid(True, False)
     for line in lines:
         sign, style = _SIGNS[line.about]
         table.add_row(Text(sign, style=style), Text(line.text))
@@ -157,7 +130,7 @@ def _evidence(lines: Sequence[Line]) -> Table:
 
 
 def _actions(lines: Sequence[Line]) -> Table:
-    table = _grid(True, False)
+    table = grid(True, False)
     for number, line in enumerate(lines, 1):
         text = Text(line.text)
         if line.about != "safe":

@@ -34,7 +34,7 @@ from diag.renderers.quantities import rounded, timestamp
 
 __all__ = ["SCHEMA", "load", "render"]
 
-SCHEMA = "diag.verdict/1"
+SCHEMA: Literal["diag.verdict/1"] = "diag.verdict/1"
 
 Number = float | int | None
 

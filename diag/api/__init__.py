@@ -1,0 +1,251 @@
+"""The few calls behind every command, for programs as for the command line.
+
+    verdict = triage("https://prometheus.example")          # or a /metrics page, or a bundle
+    print(render(verdict, "markdown"))
+
+Sources are opened, asked and closed inside each call; ``connect`` and ``open_bundle`` give one to
+keep. Every failure is a ``DiagError`` whose text is one line for an operator.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from diag import __version__
+from diag.api.demos import Demo, demo_named, demos
+from diag.errors import NoData, UsageError
+from diag.renderers import RenderOptions, load, render
+
+if TYPE_CHECKING:
+    from diag.model import Card, Case, Verdict
+    from diag.renderers.checked import Checked
+    from diag.sources.access import Access
+    from diag.sources.protocol import Question, Source
+
+__all__ = [
+    "Demo",
+    "Progress",
+    "RenderOptions",
+    "cards",
+    "check",
+    "connect",
+    "demo",
+    "demo_named",
+    "demos",
+    "explain",
+    "gather",
+    "load",
+    "open_bundle",
+    "open_sources",
+    "record",
+    "render",
+    "triage",
+]
+
+Progress = Callable[[str], None]
+References = str | Path | Sequence[str | Path]
+
+_LIVE_SECONDS = 3600.0
+
+
+def connect(url: str, access: Access | None = None) -> Source:
+    """A source for ``url``: a Prometheus-compatible API or a bare /metrics page, found out by asking."""
+    from diag.sources.opening import Opening, open_url
+
+    return open_url(url, Opening(access=access))
+
+
+def open_bundle(path: str | Path) -> Source:
+    """A source for the bundle at ``path``: a folder, .zip or .tar.gz."""
+    from diag.sources.bundle import BundleSource
+
+    return BundleSource(Path(path))
+
+
+def open_sources(
+    refs: References,
+    *,
+    access: Access | None = None,
+    scrape_for_seconds: float = 120.0,
+    progress: Progress | None = None,
+) -> list[Source]:
+    """Open everything in ``refs``, in order. Bare pages become one source that polls them together."""
+    from diag.sources.opening import Opening, open_all
+
+    named = [refs] if isinstance(refs, str | Path) else list(refs)
+    if not named:
+        raise UsageError("no source given", hint="name a Prometheus URL, a /metrics page or a bundle")
+    return open_all(
+        [str(ref) for ref in named],
+        Opening(access=access, scrape_for_seconds=scrape_for_seconds, progress=progress),
+    )
+
+
+def gather(sources: Sequence[Source], question: Question, *, progress: Progress | None = None) -> Case:
+    """Everything the sources know about the question's window.
+
+    ``UsageError`` when a matcher names a label that no series carries, ``NoData`` when there is nothing."""
+    from diag.sources.gather import gather as gather_case
+    from diag.sources.opening import unknown_label
+
+    try:
+        case = gather_case(sources, question, progress=progress)
+    except NoData as nothing:
+        wrong = unknown_label(sources, question)
+        if wrong:
+            raise wrong from nothing
+        raise
+    if question.matchers and not any(case.series.values()):
+        wrong = unknown_label(sources, question)
+        if wrong:
+            raise wrong
+    return case
+
+
+def triage(
+    refs: References,
+    *,
+    question: Question | None = None,
+    access: Access | None = None,
+    live_seconds: float = _LIVE_SECONDS,
+    progress: Progress | None = None,
+) -> Verdict:
+    """Judge ``refs``. Without a window in ``question`` a bundle is taken whole and a live store for the
+    last ``live_seconds``."""
+    with _case(refs, question, access, live_seconds, progress) as (case, asked):
+        return _judged(case, asked.now, progress)
+
+
+def check(
+    refs: References,
+    *,
+    question: Question | None = None,
+    access: Access | None = None,
+    live_seconds: float = _LIVE_SECONDS,
+    progress: Progress | None = None,
+) -> Checked:
+    """What ``refs`` deliver, what is missing and how to get it, and which hypotheses can be judged."""
+    from diag.api.checking import checked
+
+    with _case(refs, question, access, live_seconds, progress) as (case, asked):
+        return checked(case, _judged(case, asked.now, progress))
+
+
+def record(
+    refs: References,
+    path: str | Path,
+    *,
+    question: Question | None = None,
+    access: Access | None = None,
+    live_seconds: float = _LIVE_SECONDS,
+    hash_hosts: bool = False,
+    progress: Progress | None = None,
+) -> Path:
+    """Write what ``refs`` hold for the question's window as a bundle to ``path`` and return it."""
+    from diag.sources.recording import record as write
+
+    target = Path(path)
+    with _opened(refs, question, access, live_seconds, progress) as (sources, asked):
+        _tell(progress, "recording")
+        write(sources, asked, target, hash_hosts=hash_hosts)
+    return target
+
+
+def explain(id: str) -> Card:
+    """The card of hypothesis ``id``; ``UsageError`` with near matches when there is none."""
+    known = {card.id: card for card in cards()}
+    if id in known:
+        return known[id]
+    from difflib import get_close_matches
+
+    near = get_close_matches(id, known, n=3, cutoff=0.4)
+    hint = f"did you mean {' or '.join(near)}?" if near else "`diag explain` lists them"
+    raise UsageError(f"no hypothesis is called {id!r}", hint=hint)
+
+
+def cards() -> tuple[Card, ...]:
+    """The cards of all hypotheses, in their own order."""
+    from diag.hypotheses import CARDS
+
+    return tuple(CARDS.values()) if hasattr(CARDS, "values") else tuple(CARDS)
+
+
+def demo(name: str = "context_growth", *, progress: Progress | None = None) -> Verdict:
+    """Triage the shipped incident ``name``; ``UsageError`` when there is none."""
+    from diag.model import SourceRef
+
+    chosen = demo_named(name)
+    with chosen.opened() as path:
+        verdict = triage(path, progress=progress)
+    notes = (f"{chosen.banner}.", *verdict.notes) if chosen.simulated else verdict.notes
+    # The archive was unpacked somewhere for a moment; the name is what a reader can use.
+    return replace(verdict, source=(SourceRef("demo", chosen.name),), notes=notes)
+
+
+@contextmanager
+def _case(
+    refs: References,
+    question: Question | None,
+    access: Access | None,
+    live_seconds: float,
+    progress: Progress | None,
+) -> Iterator[tuple[Case, Question]]:
+    with _opened(refs, question, access, live_seconds, progress) as (sources, asked):
+        _tell(progress, "reading")
+        yield gather(sources, asked, progress=progress), asked
+
+
+@contextmanager
+def _opened(
+    refs: References,
+    question: Question | None,
+    access: Access | None,
+    live_seconds: float,
+    progress: Progress | None,
+) -> Iterator[tuple[list[Source], Question]]:
+    from diag.sources.protocol import Question
+
+    asked = question or Question(now=time.time())
+    with ExitStack() as stack:
+        _tell(progress, "opening")
+        sources = open_sources(
+            refs, access=access, scrape_for_seconds=asked.scrape_for_seconds, progress=progress
+        )
+        for source in sources:
+            close = getattr(source, "close", None)
+            if close is not None:
+                stack.callback(close)
+        yield sources, _windowed(asked, sources, live_seconds)
+
+
+def _windowed(asked: Question, sources: Sequence[Source], live_seconds: float) -> Question:
+    """The question with the window that is meant when none was given, wide enough for the baseline."""
+    from diag.model import Window
+
+    window = asked.window
+    if window is None and all(source.extent() is None for source in sources):
+        window = Window(asked.now - live_seconds, asked.now)
+    if window is None or asked.baseline is None:
+        return replace(asked, window=window)
+    if asked.baseline.start >= window.start and asked.baseline.end <= window.end:
+        return replace(asked, window=window)
+    # A healthy time from elsewhere: the window asked for is then what went wrong.
+    both = Window(min(window.start, asked.baseline.start), max(window.end, asked.baseline.end))
+    return replace(asked, window=both, incident=asked.incident or window)
+
+
+def _judged(case: Case, now: float, progress: Progress | None) -> Verdict:
+    from diag.triage import triage as judge
+
+    _tell(progress, "judging")
+    return judge(case, now=now, version=__version__)
+
+
+def _tell(progress: Progress | None, text: str) -> None:
+    if progress is not None:
+        progress(text)
