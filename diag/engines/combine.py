@@ -108,5 +108,3 @@ def valid_rate(select: Select, limit: float) -> Expr:
     """Rate of a counter whose value lies in 0 … ``limit``; a sentinel above it stands still and
     would pass for a healthy zero."""
     return Binary("+", Rate(select), Scale(Keep(Gauge(select, "max"), 0.0, limit), 0.0))
-
-

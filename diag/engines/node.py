@@ -66,7 +66,7 @@ _SIGNALS: dict[str, Definition | Absent] = {
         ratio(_rate("node_netstat_Tcp_RetransSegs"), _rate("node_netstat_Tcp_OutSegs")),
         verified=False,
     ),
-    "node_network_drops_per_second": Definition(_drops(), note="drops and errors, both ways, no virtual devices"),
+    "node_network_drops_per_second": Definition(_drops(), note="both ways, no virtual devices"),
     "node_infiniband_errors_per_second": Definition(
         added(*(_rate(f"node_infiniband_{name}_total") for name in _INFINIBAND))
     ),

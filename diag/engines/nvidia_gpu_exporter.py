@@ -13,9 +13,7 @@ from diag.signals.algebra import Binary, Expr, FirstOf, Gauge, Rate, Scale, sele
 __all__ = ["NVIDIA_GPU_EXPORTER"]
 
 # Python could be an engine or anything else, and "[Not Found]" is nobody we could name.
-_OURS = (
-    r"(?i).*(vllm|sglang|enginecore|trtllm|tritonserver|triton|text-generation|dynamo|python).*|\[.*"
-)
+_OURS = r"(?i).*(vllm|sglang|enginecore|trtllm|tritonserver|triton|text-generation|dynamo|python).*|\[.*"
 _APPS = "nvidia_smi_compute_app_used_memory_bytes"
 
 

@@ -136,9 +136,7 @@ def _ascending(times: NDArray[np.int64], values: Floats) -> tuple[NDArray[np.int
     return times[last_of_each], values[last_of_each]
 
 
-def evaluate(
-    expr: Expr, index: SampleIndex, grid: Grid, matchers: Sequence[Matcher] = ()
-) -> list[Vector]:
+def evaluate(expr: Expr, index: SampleIndex, grid: Grid, matchers: Sequence[Matcher] = ()) -> list[Vector]:
     """Evaluate ``expr`` on ``grid``; one ``Vector`` per label set that has any value, in ascending
     order of labels. ``matchers`` narrow every selection. Raises ``UsageError`` for a matcher whose
     regular expression doesn't compile, ``SignalError`` for a quantile outside 0 … 1."""

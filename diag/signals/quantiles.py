@@ -15,9 +15,7 @@ __all__ = ["bucket_quantile"]
 Floats = NDArray[np.float64]
 
 
-def bucket_quantile(
-    q: float, bounds: Floats, counts: Floats, present: NDArray[np.bool_]
-) -> Floats:
+def bucket_quantile(q: float, bounds: Floats, counts: Floats, present: NDArray[np.bool_]) -> Floats:
     """Return the ``q``-quantile (0 … 1) at each time, shape (times,), NaN where there is none.
 
     ``bounds``: upper bounds, ascending and distinct, shape (buckets,). ``counts``: cumulative,
@@ -36,9 +34,7 @@ def bucket_quantile(
     return result
 
 
-def _interpolate(
-    q: float, bounds: Floats, counts: Floats, present: NDArray[np.bool_]
-) -> Floats:
+def _interpolate(q: float, bounds: Floats, counts: Floats, present: NDArray[np.bool_]) -> Floats:
     columns = np.arange(counts.shape[1])
     rank = q * counts[-1]
     reached = (counts[:-1] >= rank) & present[:-1]

@@ -62,9 +62,7 @@ def increase(times: Integers, values: Floats, span: Spans, *, per_second: bool) 
     return Column(result, present)
 
 
-def _reset_losses(
-    values: Floats, first: NDArray[np.intp], last: NDArray[np.intp]
-) -> Floats:
+def _reset_losses(values: Floats, first: NDArray[np.intp], last: NDArray[np.intp]) -> Floats:
     fell = values[1:] < values[:-1]
     if not fell.any():
         return np.zeros(first.shape)
@@ -109,9 +107,7 @@ def over_time(how: str, values: Floats, span: Spans) -> Column:
     return Column(result, present)
 
 
-def _reduced(
-    how: str, values: Floats, low: NDArray[np.intp], high: NDArray[np.intp]
-) -> Floats:
+def _reduced(how: str, values: Floats, low: NDArray[np.intp], high: NDArray[np.intp]) -> Floats:
     # reduceat takes pairs of bounds; the pad makes an end at len(values) a legal index.
     padded = np.append(values, values[-1])
     bounds = np.column_stack((low, high)).ravel()
