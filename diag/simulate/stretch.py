@@ -47,10 +47,15 @@ _MARGIN_SECONDS = 3600.0
 
 
 def slow_down(bundle: Bundle, factor: Factor) -> Bundle:
-    """``bundle`` with all serving work taking ``factor`` times as long. Histogram counts are kept."""
+    """``bundle`` with all serving work taking ``factor`` times as long. Histogram counts are kept.
+
+    Logs and traces are left out: their times would contradict the rest.
+    """
     groups = {stem: tuple(_slower_group(group, factor)) for stem, group in bundle.metrics.items()}
     stretch = _Stretch(bundle.window, factor)
-    slower = replace(bundle, metrics=groups, requests=tuple(stretch.record(row) for row in bundle.requests))
+    rows = tuple(stretch.record(row) for row in bundle.requests)
+    files = {path: data for path, data in bundle.files.items() if not path.startswith(("logs/", "traces/"))}
+    slower = replace(bundle, metrics=groups, requests=rows, files=files)
     running = (_recounted(item, slower.requests) for item in slower.series("vllm:num_requests_running"))
     recounted = {_key(item): item for item in running}
     return replace(

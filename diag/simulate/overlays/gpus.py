@@ -21,7 +21,7 @@ _RESTING_MEMORY_BYTES = 530e6  # a CUDA context and little else
 _BUSY_MEMORY_BYTES = 18e9
 # A warm aisle: at full load the card then settles near 60 °C.
 _AIR_CELSIUS = 36.0
-_BLOCKED_RESISTANCE = 5.0  # what holds the clock near 60 % of its maximum under full load
+_BLOCKED_RESISTANCE = 6.0  # what holds the clock near 60 % of its maximum under full load
 _BRAKE_CLOCK_MHZ = 990.0
 _SHARED_FACTOR = 2.2  # two busy processes take turns, and switching costs
 
