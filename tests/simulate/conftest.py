@@ -8,6 +8,7 @@ from functools import cache
 import numpy as np
 import pytest
 
+from diag.model import Floats
 from diag.signals.frame import RawSeries
 from diag.simulate import Bundle, overlaid
 
@@ -23,7 +24,7 @@ def histogram_series() -> Callable[..., list[RawSeries]]:
     """The raw series of one histogram family from its observations per scrape interval."""
 
     def build(family: str, bounds: list[float], observations: list[list[float]]) -> list[RawSeries]:
-        times = 1000.0 + 2.0 * np.arange(len(observations) + 1)
+        times: Floats = np.arange(len(observations) + 1, dtype=np.float64) * 2.0 + 1000.0
         series = []
         for bound in [*bounds, float("inf")]:
             counts = [0.0, *np.cumsum([sum(v <= bound for v in batch) for batch in observations])]

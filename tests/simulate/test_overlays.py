@@ -2,34 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from diag.errors import UsageError
-from diag.simulate import OVERLAID, load, overlaid, save, write_overlaid
+from diag.model import Floats
+from diag.signals.frame import RawSeries
+from diag.simulate import OVERLAID, Bundle, load, overlaid, save, write_overlaid
 from diag.simulate.gpu import H200
 
 GPU_INCIDENTS = ["context_growth_gpu", "healthy_thermal", "healthy_power_brake", "healthy_neighbour"]
 
 
-def one(bundle, name, **labels):
+def one(bundle: Bundle, name: str, **labels: str) -> RawSeries:
     found = [s for s in bundle.series(name) if labels.items() <= s.labels.items()]
     assert len(found) == 1, f"{len(found)} series {name} {labels}"
     return found[0]
 
 
-def halves(series, onset, settle=20.0):
+def halves(series: RawSeries, onset: float, settle: float = 20.0) -> tuple[Floats, Floats]:
     return series.values[series.times < onset], series.values[series.times > onset + settle]
 
 
-def mean_of(bundle, family, start, end):
+def mean_of(bundle: Bundle, family: str, start: float, end: float) -> float:
     total, count = one(bundle, f"{family}_sum"), one(bundle, f"{family}_count")
     inside = (total.times >= start) & (total.times <= end)
-    return np.ptp(total.values[inside]) / np.ptp(count.values[inside])
+    return float(np.ptp(total.values[inside]) / np.ptp(count.values[inside]))
 
 
 @pytest.mark.parametrize("name", OVERLAID)
-def test_it_is_deterministic_and_says_what_it_is(name, made, tmp_path):
+def test_it_is_deterministic_and_says_what_it_is(
+    name: str, made: Callable[[str], Bundle], tmp_path: Path
+) -> None:
     bundle = made(name)
     first, second = save(bundle, tmp_path / "a"), write_overlaid(name, tmp_path / "b")
     names = [path.relative_to(first) for path in sorted(first.rglob("*")) if path.is_file()]
@@ -43,7 +50,7 @@ def test_it_is_deterministic_and_says_what_it_is(name, made, tmp_path):
 
 
 @pytest.mark.parametrize("name", GPU_INCIDENTS)
-def test_both_exporters_show_the_same_card(name, made):
+def test_both_exporters_show_the_same_card(name: str, made: Callable[[str], Bundle]) -> None:
     bundle = made(name)
     dcgm, smi = one(bundle, "DCGM_FI_DEV_SM_CLOCK"), one(bundle, "nvidia_smi_clocks_current_sm_clock_hz")
     assert np.array_equal(dcgm.values * 1e6, smi.values)
@@ -57,7 +64,7 @@ def test_both_exporters_show_the_same_card(name, made):
     assert (used < H200.memory_bytes).all()
 
 
-def test_the_calm_card_is_calm_and_the_recording_untouched(made):
+def test_the_calm_card_is_calm_and_the_recording_untouched(made: Callable[[str], Bundle]) -> None:
     bundle = made("context_growth_gpu")
     clock = one(bundle, "DCGM_FI_DEV_SM_CLOCK").values
     assert (clock >= H200.max_clock_mhz - 15.0).all()
@@ -69,7 +76,7 @@ def test_the_calm_card_is_calm_and_the_recording_untouched(made):
     assert {"noisy_neighbour", "power_cap", "thermal_throttle"} == set(bundle.label["must_not"])
 
 
-def test_the_calm_cards_batch_job_has_its_own_hours(made):
+def test_the_calm_cards_batch_job_has_its_own_hours(made: Callable[[str], Bundle]) -> None:
     bundle = made("context_growth_gpu")
     job = one(bundle, "nvidia_smi_compute_app_used_memory_bytes", process_name="nightly_embeddings")
     busy = job.values > 1e9
@@ -82,7 +89,7 @@ def test_the_calm_cards_batch_job_has_its_own_hours(made):
     assert abs(np.corrcoef(slow, beside)[0, 1]) < 0.2
 
 
-def test_power_follows_the_recordings_load(made):
+def test_power_follows_the_recordings_load(made: Callable[[str], Bundle]) -> None:
     bundle = made("healthy_power_brake")
     before = bundle.label["onset"]
     use, watts = one(bundle, "DCGM_FI_DEV_GPU_UTIL"), one(bundle, "DCGM_FI_DEV_POWER_USAGE")
@@ -90,7 +97,7 @@ def test_power_follows_the_recordings_load(made):
     assert np.corrcoef(use.values[quiet], watts.values[quiet])[0, 1] > 0.9
 
 
-def test_heat_comes_first_then_the_clock_sinks_then_tokens_are_slow(made):
+def test_heat_comes_first_then_the_clock_sinks_then_tokens_are_slow(made: Callable[[str], Bundle]) -> None:
     bundle = made("healthy_thermal")
     onset = bundle.label["onset"]
     clock, heat = one(bundle, "DCGM_FI_DEV_SM_CLOCK"), one(bundle, "DCGM_FI_DEV_GPU_TEMP")
@@ -110,7 +117,7 @@ def test_heat_comes_first_then_the_clock_sinks_then_tokens_are_slow(made):
     assert slowing == pytest.approx(1.0 / share, rel=0.12)
 
 
-def test_a_power_brake_halves_the_clock_and_cools_the_card(made):
+def test_a_power_brake_halves_the_clock_and_cools_the_card(made: Callable[[str], Bundle]) -> None:
     bundle = made("healthy_power_brake")
     onset = bundle.label["onset"]
     clock_before, clock_after = halves(one(bundle, "DCGM_FI_DEV_SM_CLOCK"), onset)
@@ -126,7 +133,7 @@ def test_a_power_brake_halves_the_clock_and_cools_the_card(made):
     assert thermal.values.max() == 0.0
 
 
-def test_the_neighbour_is_in_step_with_the_slow_spells(made):
+def test_the_neighbour_is_in_step_with_the_slow_spells(made: Callable[[str], Bundle]) -> None:
     bundle = made("healthy_neighbour")
     onset = bundle.label["onset"]
     guest = one(bundle, "nvidia_smi_compute_app_used_memory_bytes", process_name="finetune_worker")
@@ -144,7 +151,7 @@ def test_the_neighbour_is_in_step_with_the_slow_spells(made):
 
 
 @pytest.mark.parametrize("name", ["healthy_thermal", "healthy_power_brake", "healthy_neighbour"])
-def test_engine_and_client_agree_on_how_much_slower(name, made):
+def test_engine_and_client_agree_on_how_much_slower(name: str, made: Callable[[str], Bundle]) -> None:
     bundle = made(name)
     onset = bundle.label["onset"]
     family = "vllm:time_to_first_token_seconds"
@@ -156,7 +163,7 @@ def test_engine_and_client_agree_on_how_much_slower(name, made):
     assert engine > 1.3
 
 
-def test_a_leak_pages_while_the_engine_stays_fast(made):
+def test_a_leak_pages_while_the_engine_stays_fast(made: Callable[[str], Bundle]) -> None:
     bundle = made("healthy_leak")
     onset = bundle.label["onset"]
     resident = one(bundle, "process_resident_memory_bytes", job="chat-backend")
@@ -180,7 +187,7 @@ def test_a_leak_pages_while_the_engine_stays_fast(made):
     assert swap[0] > swap[-1]
 
 
-def test_a_slow_gateway_shows_in_connect_time_only(made):
+def test_a_slow_gateway_shows_in_connect_time_only(made: Callable[[str], Bundle]) -> None:
     bundle = made("healthy_gateway")
     onset = bundle.label["onset"]
     begun = [(float(row["msec"]) - float(row["request_time"]), row) for row in bundle.requests]
@@ -200,6 +207,6 @@ def test_a_slow_gateway_shows_in_connect_time_only(made):
     assert mean_of(bundle, family, onset, 2e9) == pytest.approx(mean_of(bundle, family, 0, onset), rel=0.15)
 
 
-def test_an_unknown_name_lists_the_known_ones():
+def test_an_unknown_name_lists_the_known_ones() -> None:
     with pytest.raises(UsageError, match="choose from context_growth_gpu"):
         overlaid("healthy_moonlight")

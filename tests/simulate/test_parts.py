@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ def small() -> Bundle:
     return Bundle(meta, {"engine": (series,)}, ({"ts": 11.0, "ttft_seconds": 0.5},), files)
 
 
-def test_a_round_trip_keeps_everything(tmp_path):
+def test_a_round_trip_keeps_everything(tmp_path: Path) -> None:
     again = load(save(small(), tmp_path / "b"))
     (before,), (after,) = small().series(), again.series()
     assert again.meta == small().meta
@@ -31,32 +32,32 @@ def test_a_round_trip_keeps_everything(tmp_path):
     assert again.files == small().files
 
 
-def test_saving_twice_gives_equal_bytes(tmp_path):
+def test_saving_twice_gives_equal_bytes(tmp_path: Path) -> None:
     first, second = save(small(), tmp_path / "a"), save(small(), tmp_path / "b")
     names = sorted(path.relative_to(first) for path in first.rglob("*") if path.is_file())
     assert names
     assert all((first / name).read_bytes() == (second / name).read_bytes() for name in names)
 
 
-def test_notes_say_simulated_once_and_first():
+def test_notes_say_simulated_once_and_first() -> None:
     noted = small().with_note("one.").with_note("two.")
     assert noted.meta["notes"].startswith("SIMULATED: two. one.")
     assert noted.meta["notes"].count("SIMULATED") == 1
 
 
-def test_a_folder_without_bundle_json_is_refused(tmp_path):
+def test_a_folder_without_bundle_json_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BundleUnreadable, match=r"holds no bundle\.json"):
         load(tmp_path)
 
 
-def test_a_damaged_archive_is_refused(tmp_path):
+def test_a_damaged_archive_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "b.tar.gz"
     path.write_bytes(b"\x1f\x8b\x08\x00damaged")
     with pytest.raises(BundleUnreadable):
         load(path)
 
 
-def test_series_lines_are_those_of_the_contract():
+def test_series_lines_are_those_of_the_contract() -> None:
     meta = {"name": "x", "window": {"from": 0, "to": 1}}
     line = {"metric": {"__name__": "m"}, "values": ["NaN", None, 3], "timestamps": [1000, 2000, 3000]}
     bundle = read(
