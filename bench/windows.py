@@ -61,7 +61,8 @@ def _stretched(line: Line, calm: int, steps: int, step_seconds: int) -> Floats:
     before, after = increments[: split - 1], increments[split:]
     laid = np.concatenate([np.resize(before, calm), np.resize(after, steps - calm)])
     total: Floats = line.values[0] + np.cumsum(laid)
-    return total if line.labels["__name__"].endswith(("_sum", "_seconds_total")) else np.asarray(np.rint(total))
+    fractional = line.labels["__name__"].endswith(("_sum", "_seconds_total"))
+    return total if fractional else np.asarray(np.rint(total))
 
 
 def _gpu_lines(gpus: int, steps: int) -> Iterator[Line]:
