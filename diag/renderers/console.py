@@ -34,7 +34,7 @@ def _print_page(console: Console, content: Page) -> None:
     console.print(Text("; ".join(content.context), style="dim"))
     _section(console, "Symptoms", _pairs(content.symptoms))
     if content.leading:
-        _heading(console, "Leading cause")
+        _heading(console, "Unexplained" if content.leading.id == "unknown" else "Leading cause")
         _print_cause(console, content.leading)
     if content.others:
         _heading(console, "Risks, no harm to users yet" if content.healthy else _others_title(content))

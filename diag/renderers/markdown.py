@@ -27,7 +27,8 @@ def _lines(content: Page) -> Iterator[str]:
     yield _escaped("; ".join(content.context))
     yield from _section("Symptoms", _pairs(content.symptoms))
     if content.leading:
-        yield from _section(f"Leading cause: `{content.leading.id}`", _cause(content.leading))
+        title = "Unexplained" if content.leading.id == "unknown" else "Leading cause"
+        yield from _section(f"{title}: `{content.leading.id}`", _cause(content.leading))
     if content.others:
         title = "Risks, no harm to users yet" if content.healthy else "Also stands"
         yield from _section(title, (line for cause in content.others for line in _brief(cause)))
