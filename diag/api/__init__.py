@@ -55,9 +55,9 @@ _LIVE_SECONDS = 3600.0
 
 def connect(url: str, access: Access | None = None) -> Source:
     """A source for ``url``: a Prometheus-compatible API or a bare /metrics page, found out by asking."""
-    from diag.sources.opening import Opening, open_url
+    from diag.sources.opening import Opening, open_source
 
-    return open_url(url, Opening(access=access))
+    return open_source(url, Opening(access=access))
 
 
 def open_bundle(path: str | Path) -> Source:
@@ -227,9 +227,7 @@ def _windowed(asked: Question, sources: Sequence[Source], live_seconds: float) -
     """The question with the window that is meant when none was given, wide enough for the baseline."""
     from diag.model import Window
 
-    window = asked.window
-    if window is None and all(source.extent() is None for source in sources):
-        window = Window(asked.now - live_seconds, asked.now)
+    window = _meant(asked, sources, live_seconds)
     if window is None or asked.baseline is None:
         return replace(asked, window=window)
     if asked.baseline.start >= window.start and asked.baseline.end <= window.end:
@@ -237,6 +235,24 @@ def _windowed(asked: Question, sources: Sequence[Source], live_seconds: float) -
     # A healthy time from elsewhere: the window asked for is then what went wrong.
     both = Window(min(window.start, asked.baseline.start), max(window.end, asked.baseline.end))
     return replace(asked, window=both, incident=asked.incident or window)
+
+
+def _meant(asked: Question, sources: Sequence[Source], live_seconds: float) -> Window | None:
+    """The window asked for; else a live store's last hour, or None for the sources' own extent.
+
+    Pages are polled after the clock was read, so that a window "until now" must reach to their end."""
+    from diag.model import Window
+
+    polled = [source.extent() for source in sources if source.ref.kind == "scrape"]
+    if len(polled) == len(sources):
+        return None
+    window = asked.window
+    if window is None and all(source.ref.kind in ("prometheus", "scrape") for source in sources):
+        window = Window(asked.now - live_seconds, asked.now)
+    if window is None:
+        return None
+    ends = [extent.end for extent in polled if extent is not None and window.end >= asked.now]
+    return Window(window.start, max([window.end, *ends]))
 
 
 def _judged(case: Case, now: float, progress: Progress | None) -> Verdict:

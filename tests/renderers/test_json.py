@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from importlib.resources import files
 from typing import Any
@@ -37,13 +38,14 @@ def test_the_json_keeps_the_shipped_schema(verdict: Verdict, schema: dict[str, A
 def test_the_schema_refuses_other_shapes(incident: Verdict, schema: dict[str, Any]) -> None:
     validator = jsonschema.Draft202012Validator(schema)
     sound = json.loads(render(incident, "json"))
-    for spoil in (
+    spoilers: tuple[Callable[[Any], object], ...] = (
         lambda it: it.pop("windows"),
         lambda it: it.update(schema="diag.verdict/2"),
         lambda it: it["assessments"][0].update(state="ok"),
         lambda it: it["assessments"][0]["evidence"][0].update(cue="x"),
         lambda it: it["windows"].update(baseline=["2026-11-29T20:56:14+01:00", "2026-11-29T20:57:22Z"]),
-    ):
+    )
+    for spoil in spoilers:
         broken = json.loads(json.dumps(sound))
         spoil(broken)
         assert not validator.is_valid(broken)

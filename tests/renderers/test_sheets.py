@@ -66,7 +66,7 @@ def test_coverage_names_what_is_missing_and_how_to_get_it(format: str) -> None:
     text = render_check(CHECKED, format, RenderOptions())
     assert "2 signals seen; 1 of 3 hypotheses can be assessed" in text
     assert "2 series" in text
-    assert "and 2 more" in text
+    assert "gpu_3 and 2" in text
     assert "gpu_4" not in text
     assert "power_cap, thermal_throttle" in text
     assert "--requests FILE" in text
