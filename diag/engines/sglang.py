@@ -132,7 +132,7 @@ def _state() -> dict[str, Definition | Absent]:
         "preemptions_per_second": _seen(
             _over_ranks(retracted), "0.5.9", "no series before the first retraction: absence is not zero"
         ),
-        "prefix_cache_hit_ratio": _read(
+        "prefix_cache_hit_ratio": _seen(
             _HIT_RATIO, "0.4.6", "the gauge, a last resort, is of the last prefill report"
         ),
         "prefix_cache_query_tokens_per_second": _seen(
