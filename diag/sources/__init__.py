@@ -1,0 +1,1 @@
+"""The doors to metrics: live stores, scraped pages, bundles, memory. One protocol, one evaluation."""
