@@ -97,7 +97,7 @@ def _node_pages(
 
 
 def _backend_pages(times: Floats, resident: Floats) -> list[RawSeries]:
-    labels = {"instance": _BACKEND, "job": "chat-backend"}
+    labels = {"instance": _BACKEND, "job": "chat-backend", "node": _NODE.partition(":")[0]}
     begun = float(times[0]) - 6 * 3600.0
     rows = {
         "process_resident_memory_bytes": np.rint(resident),
