@@ -2,7 +2,7 @@
 # servers that .ci/run installs. PYTHON=… picks another interpreter.
 PYTHON ?= python3
 BIN    := .venv/bin
-PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
+PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test check bench generate clean
@@ -34,9 +34,9 @@ clean:  ## remove the environment and every cache
 .venv/installed: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "llm-diag needs Python 3.11 or newer; run make PYTHON=python3.11"; exit 1; }
 	@$(PYTHON) -m venv .venv
-	@$(PIP) install --editable .
+	@$(PIP) install --no-compile --editable .
 	@touch $@
 
 .venv/installed-dev: .venv/installed
-	@$(PIP) install --editable '.[dev]'
+	@$(PIP) install --no-compile --editable '.[dev]'
 	@touch $@

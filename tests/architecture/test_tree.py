@@ -29,8 +29,14 @@ def _name(path: Path) -> str:
     return str(path.relative_to(CHECKOUT))
 
 
+def _offered(tree: ast.Module) -> set[str]:
+    """Public functions and classes that the module itself defines; aliases and constants may stay local."""
+    kinds = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+    return {node.name for node in tree.body if isinstance(node, kinds) and not node.name.startswith("_")}
+
+
 def _defined(tree: ast.Module) -> set[str]:
-    """Public names that the module itself defines, imports left out."""
+    """Every public name that the module itself defines, imports left out."""
     names: set[str] = set()
     for node in tree.body:
         match node:
@@ -59,8 +65,9 @@ def test_all_names_what_is_public(path: Path) -> None:
     exported = _exported(tree)
     assert exported is not None, "has no __all__"
     assert len(set(exported)) == len(exported)
-    missing = _defined(tree) - set(exported)
-    assert not missing
+    # A command's function is reached through `command`; its name is what the user types.
+    if path.parent.name != "cli":
+        assert _offered(tree) - set(exported) == set()
     if path.name != "__init__.py":
         assert set(exported) <= _defined(tree)
 
