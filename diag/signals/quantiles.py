@@ -37,7 +37,8 @@ def bucket_quantile(q: float, bounds: Floats, counts: Floats, present: NDArray[n
 def _interpolate(q: float, bounds: Floats, counts: Floats, present: NDArray[np.bool_]) -> Floats:
     columns = np.arange(counts.shape[1])
     rank = q * counts[-1]
-    reached = (counts[:-1] >= rank) & present[:-1]
+    # An absent bucket repeats the count below it (or -1), so it is never the first to reach the rank.
+    reached = counts[:-1] >= rank
     hit = np.where(reached.any(axis=0), reached.argmax(axis=0), len(bounds) - 1)
     # Bound and count of the last bucket that exists below the hit; -inf where the hit is the first.
     below_bound = _below(np.where(present, bounds[:, np.newaxis], -np.inf), -np.inf)[hit, columns]

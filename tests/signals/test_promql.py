@@ -78,6 +78,7 @@ def test_an_independent_parser_accepts_every_definition(definition: Definition) 
 @given(st.text(alphabet=st.characters(blacklist_categories=("Cs",)), max_size=20))
 def test_any_value_survives_quoting(value: str) -> None:
     parsed = promql_parser.parse(selector("x", [Matcher("label", "=", value)]))
+    assert isinstance(parsed, promql_parser.VectorSelector)
     (matcher,) = parsed.matchers.matchers
     assert matcher.value == value
 
