@@ -19,7 +19,7 @@ test: check  ## set up what is missing, check statically, run every test
 check: .venv/installed-dev  ## the static part of `make test`
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/mypy --no-error-summary
-	@$(BIN)/lint-imports --no-logo --show-timings 2>/dev/null >.venv/lint-imports.out || { cat .venv/lint-imports.out; exit 1; }
+	@$(BIN)/lint-imports --no-logo 2>/dev/null >.venv/lint-imports.out || { cat .venv/lint-imports.out; exit 1; }
 	@$(BIN)/codespell
 
 bench: .venv/installed-dev  ## measure CPU time and memory of start-up, demo and two large windows
