@@ -35,12 +35,12 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("clean") / "environment"
     venv.create(folder, with_pip=True)
     python = folder / "bin" / "python"
-    install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     if CLEAN:
-        subprocess.run([*install, wheel], check=True)
+        subprocess.run([*install, str(wheel)], check=True)
     else:
         # Quick at a desk: the dependencies are lent by the environment that runs the tests.
-        subprocess.run([*install, "--no-deps", wheel], check=True)
+        subprocess.run([*install, "--no-deps", str(wheel)], check=True)
         lent = [path for path in sys.path if path.endswith("site-packages")]
         (site,) = folder.glob("lib/python*/site-packages")
         (site / "lent.pth").write_text("\n".join(lent) + "\n", encoding="utf-8")
