@@ -22,7 +22,7 @@ from diag.errors import NoData, UsageError
 from diag.renderers import RenderOptions, load, render
 
 if TYPE_CHECKING:
-    from diag.model import Card, Case, Verdict
+    from diag.model import Card, Case, Verdict, Window
     from diag.renderers.checked import Checked
     from diag.sources.access import Access
     from diag.sources.protocol import Question, Source
