@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from diag.cli import answering
 from diag.cli.config import read_defaults
 from diag.cli.options import Answer, Debug, with_options
+
+if TYPE_CHECKING:
+    from diag.api import Demo
 
 __all__ = ["command"]
 
@@ -32,12 +36,10 @@ def demo(
     defaults = read_defaults(Path.cwd(), os.environ)
     from diag import api
 
-    if list_all:
-        incidents = api.demos()
-        width = max(len(one.name) for one in incidents)
-        answering.deliver("".join(f"{one.name:<{width}}  {one.text}\n" for one in incidents), answer)
-        return 0
     format = answering.chosen_format(answer, defaults)
+    if list_all:
+        answering.deliver(_listed(api.demos(), format), answer)
+        return 0
     incident = api.demo_named(name)
     answering.say(incident.banner)
     with answering.ProgressLine() as progress:
@@ -47,3 +49,15 @@ def demo(
 
 
 command = demo
+
+
+def _listed(incidents: Sequence[Demo], format: str) -> str:
+    if format == "json":
+        import msgspec
+
+        rows = [{"name": one.name, "text": one.text, "simulated": one.simulated} for one in incidents]
+        return msgspec.json.format(msgspec.json.encode(rows), indent=2).decode() + "\n"
+    if format == "markdown":
+        return "".join(f"- `{one.name}`: {one.text}\n" for one in incidents)
+    width = max(len(one.name) for one in incidents)
+    return "".join(f"{one.name:<{width}}  {one.text}\n" for one in incidents)

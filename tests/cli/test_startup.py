@@ -50,9 +50,9 @@ def test_version(diag: Callable[..., Any]) -> None:
 def test_common_options_are_those_of_the_contract(diag: Callable[..., Any], command: str) -> None:
     text = diag(command, "--help").out
     for option in (
-        "--last", "--from", "--to", "--baseline-from", "--baseline-to", "--match", "--requests", "--requests-map",
-        "--requests-preset", "--log", "--events", "--for", "--debug", "--header", "--bearer-token-file",
-        "--basic-auth-file", "--client-cert", "--client-key", "--ca-file", "--timeout", "-o, --output",
+        "--last", "--from", "--to", "--baseline-from", "--baseline-to", "--match", "--requests",
+        "--requests-map", "--requests-preset", "--log", "--events", "--for", "--debug", "--header",
+        "--bearer-token-file", "--basic-auth-file", "--client-cert", "--client-key", "--ca-file", "--timeout", "-o, --output",
     ):  # fmt: skip
         assert f"{option} " in text, option
 
