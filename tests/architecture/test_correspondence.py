@@ -10,7 +10,7 @@ import promql_parser
 import pytest
 
 from diag.engines import ENGINES
-from diag.hypotheses import HYPOTHESES
+from diag.hypotheses import CARDS, HYPOTHESES
 from diag.signals.vocabulary import SIGNALS
 
 HEADINGS = ["Meaning", "Impact", "How diag decides", "Diagnosis", "Mitigation", "Look-alikes", "Sources"]
@@ -19,6 +19,7 @@ HEADINGS = ["Meaning", "Impact", "How diag decides", "Diagnosis", "Mitigation", 
 NOT_JUDGED_YET = {
     "client_limit",
     "engine_stall",
+    "gpu_hardware_fault",
     "grammar_stall",
     "kv_block_leak",
     "kv_transfer_failure",
@@ -33,17 +34,41 @@ NOT_JUDGED_YET = {
 }
 
 RUNBOOKS = sorted((Path(__file__).resolve().parents[2] / "runbooks").glob("*.md"))
-IDS = {hypothesis.CARD.id for hypothesis in HYPOTHESES}
+IDS = set(CARDS)
+ROOMS = Path(__file__).resolve().parents[2] / "diag" / "hypotheses"
 
 
 def test_each_hypothesis_has_a_runbook_and_each_runbook_a_hypothesis() -> None:
     assert {path.stem for path in RUNBOOKS} == IDS
 
 
-def test_a_hypothesis_module_is_called_like_its_id() -> None:
-    for identity in IDS - {"unknown"}:
+def test_each_room_is_in_the_table_of_contents_and_called_like_its_id() -> None:
+    modules = {path.stem for path in ROOMS.glob("*.py")} - {"__init__", "registry"}
+    assert modules == IDS
+    assert {hypothesis.card.id for hypothesis in HYPOTHESES} == IDS - {"unknown"}
+    for identity in IDS:
         assert import_module(f"diag.hypotheses.{identity}").CARD.id == identity
+
+
+def test_a_room_needs_and_chains_only_signals_of_the_vocabulary() -> None:
+    for hypothesis in HYPOTHESES:
+        asked = {name for group in hypothesis.needs for name in group if ":" not in name}
+        assert asked | set(hypothesis.card.chain) <= set(SIGNALS), hypothesis.card.id
+
+
+def test_cards_name_known_hypotheses_and_mitigate_safely_first() -> None:
     assert not IDS & NOT_JUDGED_YET
+    for card in CARDS.values():
+        assert set(card.look_alikes) | set(card.leads_to) <= IDS | NOT_JUDGED_YET, card.id
+        safe = [mitigation.safe for mitigation in card.mitigations]
+        assert safe == sorted(safe, reverse=True), card.id
+        assert safe, card.id
+
+
+@pytest.mark.parametrize("path", RUNBOOKS, ids=lambda path: path.stem)
+def test_a_runbook_tells_the_look_alikes_of_its_card(path: Path) -> None:
+    text = path.read_text("utf-8")
+    assert [name for name in CARDS[path.stem].look_alikes if f"`{name}`" not in text] == []
 
 
 @pytest.mark.parametrize("path", RUNBOOKS, ids=lambda path: path.stem)
