@@ -18,6 +18,7 @@ HEADINGS = ["Meaning", "Impact", "How diag decides", "Diagnosis", "Mitigation", 
 # Named in look-alikes as where to look next, though this release does not judge them.
 NOT_JUDGED_YET = {
     "client_limit",
+    "cuda_graph_gap",
     "engine_stall",
     "gpu_hardware_fault",
     "grammar_stall",
