@@ -75,7 +75,9 @@ class Client:
     host only, since credentials must not travel to another.
     """
 
-    def __init__(self, url: str, access: Access | None = None, *, sleep: Callable[[float], None] = real_sleep) -> None:
+    def __init__(
+        self, url: str, access: Access | None = None, *, sleep: Callable[[float], None] = real_sleep
+    ) -> None:
         """Nothing is sent yet. ``UsageError`` if ``url`` is not http(s)."""
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
@@ -181,7 +183,8 @@ class Client:
             )
         if status == 404:
             raise NotPrometheus(
-                f"{self.url} answers 404", hint="is a path prefix missing, such as /prometheus or /select/0/prometheus?"
+                f"{self.url} answers 404",
+                hint="is a path prefix missing, such as /prometheus or /select/0/prometheus?",
             )
         if status == 413:
             raise QueryTooExpensive(f"{self.url} calls the answer too large (413)")

@@ -53,7 +53,9 @@ class BundleSource:
         self._ref = SourceRef("bundle", str(path))
         folder = path
         if not path.exists():
-            raise BundleUnreadable(f"{path} does not exist", hint="give a bundle's folder, .zip or .tar.gz, or a URL")
+            raise BundleUnreadable(
+                f"{path} does not exist", hint="give a bundle's folder, .zip or .tar.gz, or a URL"
+            )
         if path.is_file():
             folder = unpacked(path)
             self._clean = weakref.finalize(self, shutil.rmtree, folder, True)
@@ -144,19 +146,26 @@ def _described(path: Path, ref: str) -> _Description:
         family, _, number = schema.rpartition("/")
         if family == SCHEMA.rpartition("/")[0] and number.isdigit() and schema != SCHEMA:
             raise BundleTooNew(
-                f"{ref} is a {schema}; this version reads {SCHEMA}", hint="upgrade with `pip install -U llm-diag`"
+                f"{ref} is a {schema}; this version reads {SCHEMA}",
+                hint="upgrade with `pip install -U llm-diag`",
             )
         if schema != SCHEMA:
-            raise BundleUnreadable(f"{ref} says its schema is {schema!r}, not {SCHEMA}", hint="is it a bundle?")
+            raise BundleUnreadable(
+                f"{ref} says its schema is {schema!r}, not {SCHEMA}", hint="is it a bundle?"
+            )
         return msgspec.json.decode(text, type=_Description)
     except msgspec.MsgspecError as error:
-        raise BundleUnreadable(f"{ref}: bundle.json is not as agreed ({error})", hint="see the bundle format") from None
+        raise BundleUnreadable(
+            f"{ref}: bundle.json is not as agreed ({error})", hint="see the bundle format"
+        ) from None
 
 
 def _files(folder: Path, pattern: str) -> tuple[Path, ...]:
     if not folder.is_dir():
         return ()
-    return tuple(path for path in sorted(folder.iterdir()) if path.is_file() and re.search(pattern, path.name))
+    return tuple(
+        path for path in sorted(folder.iterdir()) if path.is_file() and re.search(pattern, path.name)
+    )
 
 
 def _paths(attached: Attachments) -> tuple[Path, ...]:

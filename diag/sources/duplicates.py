@@ -36,7 +36,9 @@ def drop_second_scrapes(raw: Sequence[RawSeries]) -> tuple[list[RawSeries], tupl
             continue
         order = sorted(scrapes, key=lambda who: (-len(scrapes[who]), who))
         for position, later in enumerate(order[1:], start=1):
-            first = next((who for who in order[:position] if _same_target(scrapes[who], scrapes[later])), None)
+            first = next(
+                (who for who in order[:position] if _same_target(scrapes[who], scrapes[later])), None
+            )
             if first is not None:
                 keys = {_identity(one.labels) for one in scrapes[first]}
                 doubled |= {id(one) for one in scrapes[later] if _identity(one.labels) in keys}

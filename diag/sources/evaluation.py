@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from diag.engines import ENGINES
 from diag.engines.registry import Definition, Engine
 from diag.model import Fact, Gap, Series, Window
-from diag.signals.algebra import Matcher, Select
+from diag.signals.algebra import Matcher, Select, selects
 from diag.signals.frame import Grid, RawSeries, SampleIndex, evaluate_many
 from diag.sources.duplicates import drop_second_scrapes
 from diag.sources.facts import Sighting, facts_from
@@ -28,7 +29,15 @@ from diag.sources.protocol import Fetched
 from diag.sources.selecting import accepts
 from diag.sources.stalls import page_stalls
 
-__all__ = ["RawStore", "busy_gauges", "merged", "usual_distance_seconds"]
+__all__ = [
+    "RawStore",
+    "busy_gauges",
+    "merged",
+    "nominal_seconds",
+    "sightings",
+    "usual_distance_seconds",
+    "widened",
+]
 
 
 class RawStore:
@@ -82,6 +91,8 @@ class RawStore:
         self, engine: Engine, signals: Sequence[str], grid: Grid, matchers: Sequence[Matcher]
     ) -> Iterator[Series]:
         defined = [(name, one) for name in signals if isinstance(one := engine.signals.get(name), Definition)]
+        probes = _cut(self._selected(engine.probe, matchers), Window(grid.start, grid.end))
+        grid = widened(grid, usual_distance_seconds(one.times for one in probes))
         times = grid.times
         answers = evaluate_many([one.expr for _, one in defined], self._index, grid, matchers)
         for (name, _), vectors in zip(defined, answers, strict=True):
@@ -97,7 +108,9 @@ class RawStore:
                 if accepts(one.labels, conditions):
                     yield one
 
-    def _facts(self, present: Iterable[Engine], window: Window, matchers: Sequence[Matcher]) -> tuple[Fact, ...]:
+    def _facts(
+        self, present: Iterable[Engine], window: Window, matchers: Sequence[Matcher]
+    ) -> tuple[Fact, ...]:
         facts: list[Fact] = []
         for engine in present:
             if engine.info is not None:
@@ -111,7 +124,9 @@ class RawStore:
         serving = [engine for engine in present if serves(engine)]
         names = {name for engine in serving for name in page_metric_names(engine)}
         targets = {
-            one.labels.get("instance", "") for engine in serving for one in self._selected(engine.probe, matchers)
+            one.labels.get("instance", "")
+            for engine in serving
+            for one in self._selected(engine.probe, matchers)
         }
         pages: dict[str, list[RawSeries]] = defaultdict(list)
         for name in sorted(names | {CPU_METRIC}):
@@ -126,8 +141,6 @@ class RawStore:
 
 def busy_gauges(serving: Iterable[Engine]) -> frozenset[str]:
     """Names of the gauges that are above zero while an engine works."""
-    from diag.signals.algebra import selects
-
     names: set[str] = set()
     for engine in serving:
         definition = engine.signals.get("running_requests")
@@ -152,6 +165,23 @@ def usual_distance_seconds(times: Iterable[np.ndarray[tuple[int], np.dtype[np.fl
     if not distances:
         return None
     return round(float(np.median(np.concatenate(distances))), 3) or None
+
+
+def nominal_seconds(distance: float) -> float:
+    """The configured scrape interval behind a measured one: whole seconds where it is near them."""
+    whole = round(distance)
+    return (
+        float(whole) if whole >= 1 and abs(whole - distance) <= 0.05 * distance else round(distance, 1) or 0.1
+    )
+
+
+def widened(grid: Grid, scrape_seconds: float | None) -> Grid:
+    """``grid`` looking back far enough for a producer that is scraped every ``scrape_seconds``.
+
+    Exporters are often scraped less often than engines, and one look-back would lose their rates."""
+    if scrape_seconds is None:
+        return grid
+    return replace(grid, window=max(grid.window, 4.0 * nominal_seconds(scrape_seconds)))
 
 
 def merged(raw: Iterable[RawSeries]) -> list[RawSeries]:

@@ -53,7 +53,9 @@ class Sample:
     time: float | None
 
 
-def samples(lines: Iterable[str], where: str, bad: BadLines, *, openmetrics: bool = False) -> Iterator[Sample]:
+def samples(
+    lines: Iterable[str], where: str, bad: BadLines, *, openmetrics: bool = False
+) -> Iterator[Sample]:
     """Yield the samples of a page in order.
 
     ``openmetrics``: timestamps are seconds, not milliseconds; ``# EOF`` ends the page. ``where``

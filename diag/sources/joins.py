@@ -79,9 +79,14 @@ def _join(instance: str, place: _Place) -> Join:
     if len(place.nodes) <= 1 and len(place.gpus) <= 1 and (place.nodes or place.gpus):
         # One machine can go by two names: the node exporter's and the GPU exporter's.
         only = next(iter(place.nodes or place.gpus))
-        return Join(instance, only, _gpus(place, only, pod) or _gpus(place, next(iter(place.gpus), ""), pod), "only one")
+        return Join(
+            instance,
+            only,
+            _gpus(place, only, pod) or _gpus(place, next(iter(place.gpus), ""), pod),
+            "only one",
+        )
     return Join(instance, None, (), "")
 
 
 def _gpus(place: _Place, node: str, pod: tuple[str, str]) -> tuple[str, ...]:
-    return tuple(sorted(place.gpus_of_pod.get(pod) or place.gpus.get(node, ())))
+    return tuple(sorted(place.gpus_of_pod.get(pod) or place.gpus.get(node) or set()))

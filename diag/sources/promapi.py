@@ -28,7 +28,15 @@ _OVERLAP_SECONDS = 1.0
 # VictoriaMetrics moves a range's ends to round times, and rewrites its last half minute, unless told
 # not to; the others ignore what they don't know.
 _PLAIN = {"nocache": "1", "latency_offset": "1ms"}
-_TOO_MUCH = ("exceeded maximum resolution", "too many", "too large", "limit", "timed out", "timeout", "memory")
+_TOO_MUCH = (
+    "exceeded maximum resolution",
+    "too many",
+    "too large",
+    "limit",
+    "timed out",
+    "timeout",
+    "memory",
+)
 
 _T = TypeVar("_T")
 
@@ -131,7 +139,9 @@ class Api:
             inside = (where >= first) & (where < past)
             row[where[inside]] = values[inside]
 
-    def samples(self, selector: str, window: Window, series: int, scrape_seconds: float) -> Iterator[RawSeries]:
+    def samples(
+        self, selector: str, window: Window, series: int, scrape_seconds: float
+    ) -> Iterator[RawSeries]:
         """Raw samples of ``selector`` inside ``window``, in calls of about two million samples.
 
         ``series`` and ``scrape_seconds`` are estimates that size the calls. Yields whole series.
@@ -178,24 +188,26 @@ class Api:
         if answer.status == "success" and reply.status < 300:
             return answer
         if answer.status == "error" or answer.error:
-            raise self._said_no(reply, answer, query)
+            raise self._said_no(answer, query)
         raise self._not_an_api(reply)
 
-    def _said_no(self, reply: Reply, answer: _Answer, query: str) -> QueryRejected | QueryTooExpensive:
+    def _said_no(self, answer: _Answer, query: str) -> QueryRejected | QueryTooExpensive:
         said = (answer.error.strip().splitlines() or [answer.errorType or "no reason given"])[0][:300]
         if query and (answer.errorType == "timeout" or any(sign in said for sign in _TOO_MUCH)):
             return QueryTooExpensive(
                 f"{self.url} found a query too expensive: {said}",
                 hint="ask for a shorter window or narrow it with --match",
             )
-        return QueryRejected(f"{self.url} refused a query: {said}", hint="is it a Prometheus-compatible store?")
+        return QueryRejected(
+            f"{self.url} refused a query: {said}", hint="is it a Prometheus-compatible store?"
+        )
 
     def _not_an_api(self, reply: Reply) -> NotPrometheus:
         html = "html" in reply.content_type or reply.content.lstrip()[:1] == b"<"
         what = "an HTML page" if html else "something that is no Prometheus answer"
         return NotPrometheus(
             f"{self.url} answers with {what}",
-            hint="is it behind a log-in, or is a path prefix missing, such as /prometheus or /select/0/prometheus?",
+            hint="is it behind a log-in, or does a path prefix lack, as /prometheus or /select/0/prometheus?",
         )
 
     def _matrix(self, answer: _Answer) -> Iterator[tuple[dict[str, str], Floats, Floats]]:
@@ -214,7 +226,8 @@ class Api:
             return msgspec.json.decode(answer.data, type=kind)
         except msgspec.MsgspecError:
             raise NotPrometheus(
-                f"{self.url} answers in a shape that is not Prometheus'", hint="is a proxy rewriting its answers?"
+                f"{self.url} answers in a shape that is not Prometheus'",
+                hint="is a proxy rewriting its answers?",
             ) from None
 
 

@@ -20,7 +20,7 @@ from diag.signals.frame import Grid, RawSeries
 from diag.signals.promql import selector, write
 from diag.sources.access import Access, Client
 from diag.sources.duplicates import SCRAPER_LABELS, subset_groups
-from diag.sources.evaluation import sightings, usual_distance_seconds
+from diag.sources.evaluation import sightings, usual_distance_seconds, widened
 from diag.sources.facts import Sighting, facts_from
 from diag.sources.naming import (
     START_METRIC,
@@ -39,6 +39,7 @@ from diag.sources.times import spoken
 __all__ = ["PrometheusSource"]
 
 _LOOK_AROUND_SECONDS = 30 * 86_400.0
+_RECENT_SECONDS = 600.0
 _EVERY_INFO_RAW_BELOW = 64
 
 
@@ -78,14 +79,18 @@ class PrometheusSource:
 
     def scrape_seconds(self, window: Window) -> float | None:
         """Median distance of raw samples of ``up`` (else of an engine's probe) at the window's end."""
-        recent = Window(max(window.start, window.end - 300.0), window.end)
-        names = ["up"] + [name for engine in ENGINES for name in select_names(engine.probe)]
-        for name in dict.fromkeys(names):
-            found = usual_distance_seconds(one.times for one in self._api.samples(selector(name), recent, 1, 1.0))
+        recent = Window(max(window.start, window.end - _RECENT_SECONDS), window.end)
+        probes = [name for engine in ENGINES for name in select_names(engine.probe)]
+        return self._distance(["up"], recent) or self._distance(list(dict.fromkeys(probes)), recent)
+
+    def _distance(
+        self, names: Sequence[str], recent: Window, matchers: Sequence[Matcher] = ()
+    ) -> float | None:
+        for name in names:
+            rows = self._api.samples(selector(name, matchers), recent, 1, 1.0)
+            found = usual_distance_seconds(one.times for one in rows)
             if found:
                 return found
-            if name == "up":
-                recent = Window(max(window.start, window.end - 1800.0), window.end)
         return None
 
     def fetch(self, signals: Sequence[str], grid: Grid, matchers: Sequence[Matcher] = ()) -> Fetched:
@@ -119,7 +124,9 @@ class PrometheusSource:
         everything = "{" + ",".join(selector("x", [one])[2:-1] for one in (pattern, *matchers)) + "}"
         query = f"count by (__name__) (last_over_time({everything}[{round(window.seconds * 1000)}ms]))"
         scrape = self.scrape_seconds(window) or 15.0
-        for labels, count in sorted(self._api.instant(query, window.end), key=lambda row: row[0].get("__name__", "")):
+        for labels, count in sorted(
+            self._api.instant(query, window.end), key=lambda row: row[0].get("__name__", "")
+        ):
             yield from self._api.samples(selector(labels["__name__"], matchers), window, int(count), scrape)
 
     def _targets(self, window: Window, matchers: Sequence[Matcher]) -> dict[str, list[dict[str, str]]]:
@@ -148,8 +155,9 @@ class PrometheusSource:
                     starts = self._starts(window, matchers) if starts is None else starts
                     if _one_process(starts, label, dropped, kept, members[dropped]):
                         extra.append(Matcher(label, "!=", dropped))
+                        twice = ", ".join(sorted(members[dropped])[:3])
                         notes.append(
-                            f"{', '.join(sorted(members[dropped])[:3])} scraped twice for {engine_called(engine).title}"
+                            f"{twice} scraped twice for {engine_called(engine).title}"
                             f" ({label}={kept} and {label}={dropped}); counted once"
                         )
             narrowed[engine] = (*matchers, *extra)
@@ -168,11 +176,13 @@ class PrometheusSource:
         self, signals: Sequence[str], grid: Grid, narrowed: dict[str, tuple[Matcher, ...]]
     ) -> tuple[dict[str, tuple[Series, ...]], dict[str, str]]:
         jobs: list[tuple[Engine, str, str]] = []
+        recent = Window(max(grid.start, grid.end - _RECENT_SECONDS), grid.end)
         for engine, matchers in ((engine_called(name), narrowed[name]) for name in narrowed):
+            look_back = widened(grid, self._distance(select_names(engine.probe), recent, matchers)).window
             for name in signals:
                 definition = engine.signals.get(name)
                 if isinstance(definition, Definition):
-                    jobs.append((engine, name, write(definition.expr, grid.window, matchers)))
+                    jobs.append((engine, name, write(definition.expr, look_back, matchers)))
         found: dict[str, list[Series]] = defaultdict(list)
         refused: dict[str, str] = {}
         answers = self._api.parallel([(query, grid) for _, _, query in jobs])
@@ -183,12 +193,16 @@ class PrometheusSource:
                 raise answer
             else:
                 found[name].extend(
-                    Series(name, canonical_labels(row.labels, engine, name), grid.times, row.values, engine.name)
+                    Series(
+                        name, canonical_labels(row.labels, engine, name), grid.times, row.values, engine.name
+                    )
                     for row in answer
                     if not np.isnan(row.values).all()
                 )
         if jobs and len(refused) == len({name for _, name, _ in jobs}):
-            raise QueryRejected(next(iter(refused.values())), hint="every query was refused; ask the store's operator")
+            raise QueryRejected(
+                next(iter(refused.values())), hint="every query was refused; ask the store's operator"
+            )
         return {name: sorted_series(found[name]) for name in signals if found.get(name)}, refused
 
     def _facts(self, engine: Engine, window: Window, matchers: Sequence[Matcher]) -> tuple[Fact, ...]:
@@ -200,7 +214,9 @@ class PrometheusSource:
         for labels in rows:
             by_instance[labels.get("instance", "")].append(labels)
         # In a large fleet only what changed is worth its raw samples.
-        chosen = {who for who, sets in by_instance.items() if len(rows) <= _EVERY_INFO_RAW_BELOW or len(sets) > 1}
+        chosen = {
+            who for who, sets in by_instance.items() if len(rows) <= _EVERY_INFO_RAW_BELOW or len(sets) > 1
+        }
         seen = [Sighting(sets[0], None, None) for who, sets in by_instance.items() if who not in chosen]
         if chosen:
             only = Matcher("instance", "=~", "|".join(re.escape(who) for who in sorted(chosen)))
@@ -221,7 +237,9 @@ class PrometheusSource:
             block = _block(times, float(near), 2 * around.step)
             has = Window(block.start - around.step, block.end)
             return NoData(what, hint=f"{engine.title} has data from {spoken(has)}: ask with --from and --to")
-        return NoData(what, hint="is this the store that scrapes the engines? `diag check` says what it looks for")
+        return NoData(
+            what, hint="is this the store that scrapes the engines? `diag check` says what it looks for"
+        )
 
 
 def _members(rows: Iterable[dict[str, str]], label: str) -> dict[str, frozenset[str]]:

@@ -62,7 +62,9 @@ def _suspects(
             still.add(who)
     if instances <= has_cpu:
         return still
-    gauges = " or ".join(f"changes({selector(name, matchers)}[{look_back}])" for name in sorted(busy_gauges(serving)))
+    gauges = " or ".join(
+        f"changes({selector(name, matchers)}[{look_back}])" for name in sorted(busy_gauges(serving))
+    )
     if gauges:
         for row in api.ranged(f"max by (instance) ({gauges})", grid):
             who = row.labels.get("instance", "")

@@ -81,5 +81,3 @@ class Source(Protocol):
 
     def attachments(self) -> Attachments:
         """Records, traces, logs and events that came with it."""
-
-

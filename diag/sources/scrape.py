@@ -113,11 +113,12 @@ class ScrapeSource:
         looked = self._rounds[-1] - self._rounds[0]
         if looked < _SHORTEST_LOOK_SECONDS:
             yield (
-                f"the pages were watched for {looked:.0f} s ({len(self._rounds)} samples): what began earlier has"
-                " no visible onset and no baseline; a longer look (--for 10m) or a store's history would add them"
+                f"the pages were watched for {looked:.0f} s ({len(self._rounds)} samples): what began"
+                " earlier has no onset and no baseline here; a longer look (--for 10m) or a store's history adds them"
             )
         if self._failed:
-            yield f"{self._failed} of {len(self._rounds) * len(self._pages)} scrapes failed and count as target down"
+            asked = len(self._rounds) * len(self._pages)
+            yield f"{self._failed} of {asked} scrapes failed and count as target down"
         yield self._bad.note()
 
     def _opened(self) -> RawStore:

@@ -160,7 +160,9 @@ def _page_name(path: Path) -> tuple[float | None, str]:
 
 def _decoded(
     line: bytes, fast: msgspec.json.Decoder[_Line]
-) -> tuple[dict[str, str], np.ndarray[tuple[int], np.dtype[np.float64]], np.ndarray[tuple[int], np.dtype[np.float64]]]:
+) -> tuple[
+    dict[str, str], np.ndarray[tuple[int], np.dtype[np.float64]], np.ndarray[tuple[int], np.dtype[np.float64]]
+]:
     one: _Line | _OddLine
     try:
         one = fast.decode(line)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -38,7 +39,9 @@ def page_stalls(
     return found
 
 
-def _stalls(page: Sequence[RawSeries], up: Sequence[RawSeries], busy_names: frozenset[str]) -> tuple[Window, ...]:
+def _stalls(
+    page: Sequence[RawSeries], up: Sequence[RawSeries], busy_names: frozenset[str]
+) -> tuple[Window, ...]:
     page = [one for one in page if one.times.size]
     if not page:
         return ()
@@ -49,7 +52,7 @@ def _stalls(page: Sequence[RawSeries], up: Sequence[RawSeries], busy_names: froz
     cuts = _cuts(page, scrapes)
     edges = np.concatenate([[0], cuts, [scrapes.size]]).astype(np.intp)
     stalls: list[Window] = []
-    for first, past in zip(edges[:-1], edges[1:], strict=True):
+    for first, past in pairwise(edges):
         span = Window(float(scrapes[first]), float(scrapes[past - 1]))
         least = MIN_SECONDS if has_cpu else _MIN_SECONDS_WITHOUT_CPU
         if past - first < MIN_SCRAPES or span.seconds < least or not _all_up(up, span):

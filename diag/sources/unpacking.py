@@ -36,7 +36,13 @@ def unpacked(archive: Path, *, largest_bytes: int = LARGEST_BYTES) -> Path:
         NotImplementedError, RuntimeError, ValueError,
     ) as error:  # fmt: skip
         shutil.rmtree(into, ignore_errors=True)
-        why = "ends too early" if isinstance(error, EOFError) else str(error).splitlines()[0] if str(error) else "?"
+        why = (
+            "ends too early"
+            if isinstance(error, EOFError)
+            else str(error).splitlines()[0]
+            if str(error)
+            else "?"
+        )
         raise BundleUnreadable(
             f"{archive} is no readable .zip or .tar.gz ({why})", hint="copy or record it again"
         ) from None
@@ -54,16 +60,16 @@ def bundle_root(folder: Path, ref: str) -> Path:
     with_description = [path for path in inner if (path / "bundle.json").is_file()]
     if len(with_description) == 1:
         return with_description[0]
-    raise BundleUnreadable(
-        f"{ref} holds no bundle.json", hint="is it a bundle? `diag record` writes one"
-    )
+    raise BundleUnreadable(f"{ref} holds no bundle.json", hint="is it a bundle? `diag record` writes one")
 
 
 def _extract(archive: Path, members: Iterator[tuple[str, IO[bytes]]], into: Path, largest_bytes: int) -> None:
     left = largest_bytes
     for number, (name, stream) in enumerate(members):
         if number >= _MOST_MEMBERS:
-            raise BundleUnreadable(f"{archive} holds more than {_MOST_MEMBERS} files", hint="that is no bundle")
+            raise BundleUnreadable(
+                f"{archive} holds more than {_MOST_MEMBERS} files", hint="that is no bundle"
+            )
         target = into / _safe(archive, name)
         target.parent.mkdir(parents=True, exist_ok=True)
         with target.open("wb") as out:
@@ -86,12 +92,16 @@ def _safe(archive: Path, name: str) -> Path:
     return Path(*pure.parts)
 
 
+def _link(archive: Path, name: str) -> BundleUnreadable:
+    return BundleUnreadable(f"{archive} holds a link ({name!r})", hint="a bundle holds only files")
+
+
 def _zip_members(archive: Path) -> Iterator[tuple[str, IO[bytes]]]:
     with zipfile.ZipFile(archive) as opened:
         for info in opened.infolist():
             is_link = (info.external_attr >> 16) & 0o170000 == 0o120000
             if is_link:
-                raise BundleUnreadable(f"{archive} holds a link ({info.filename!r})", hint="a bundle holds only files")
+                raise _link(archive, info.filename)
             _safe(archive, info.filename)
             if not info.is_dir():
                 with opened.open(info) as stream:
@@ -105,7 +115,7 @@ def _tar_members(archive: Path) -> Iterator[tuple[str, IO[bytes]]]:
             if info.isdir():
                 continue
             if not info.isfile():
-                raise BundleUnreadable(f"{archive} holds a link ({info.name!r})", hint="a bundle holds only files")
+                raise _link(archive, info.name)
             stream = opened.extractfile(info)
             if stream is not None:
                 yield info.name, stream
