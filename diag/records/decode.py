@@ -14,6 +14,7 @@ __all__ = ["Unusable", "decode_object", "dig", "number_of", "seconds_of"]
 _HEX_ESCAPE = re.compile(rb"\\x([0-9A-Fa-f]{2})")
 # Upper bounds of plausible unix times in seconds, milliseconds and microseconds (year 5138).
 _SECONDS_MAX = 1e11
+_UNKNOWN = frozenset(("", "-", "null", "None"))
 
 
 class Unusable(ValueError):
@@ -60,22 +61,21 @@ def number_of(value: object) -> float | None:
     if value is None or isinstance(value, bool):
         return None
     try:
-        if isinstance(value, int | float):
+        if isinstance(value, int | float | str):
             return float(value)
-        if isinstance(value, str):
-            text = value.strip()
-            return None if text in ("", "-", "null", "None") else float(text)
     except (ValueError, OverflowError):
-        pass
+        if isinstance(value, str) and value.strip() in _UNKNOWN:
+            return None
     raise Unusable(f"not a number: {str(value)[:40]!r}")
 
 
 def seconds_of(value: object) -> float | None:
     """Unix seconds from a number (seconds, ms, µs or ns) or an ISO 8601 text; a text without a zone
     is taken as UTC. None when absent; raises ``Unusable`` when it is no time."""
-    if isinstance(value, str) and not value.strip().replace(".", "", 1).isdigit():
-        return _iso_seconds(value)
-    number = number_of(value)
+    try:
+        number = number_of(value)
+    except Unusable:
+        return _iso_seconds(str(value))
     if number is None:
         return None
     if not 0 < number < 1e20:
@@ -85,9 +85,7 @@ def seconds_of(value: object) -> float | None:
     return number
 
 
-def _iso_seconds(text: str) -> float | None:
-    if text.strip() in ("", "-", "null", "None"):
-        return None
+def _iso_seconds(text: str) -> float:
     try:
         moment = datetime.fromisoformat(text.strip())
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()

@@ -18,9 +18,9 @@ _VLLM_FIELDS: tuple[tuple[str, re.Pattern[str], float], ...] = (
     ("running_requests", re.compile(r"Running: (\d+) reqs"), 1.0),
     ("waiting_requests", re.compile(r"(?:Waiting|Pending): (\d+) reqs"), 1.0),
     ("waiting_deferred_requests", re.compile(r"Deferred: (\d+) reqs"), 1.0),
-    ("kv_cache_usage_ratio", re.compile(r"\w+(?: \+ host)? KV cache usage: (\d+(?:\.\d+)?)%"), 0.01),
-    ("prefix_cache_hit_ratio", re.compile(r"\bPrefix cache hit rate: (?:GPU: )?(\d+(?:\.\d+)?)%"), 0.01),
-    ("spec_decode_acceptance_ratio", re.compile(r"Avg Draft acceptance rate: (\d+(?:\.\d+)?)%"), 0.01),
+    ("kv_cache_usage_ratio", re.compile(r"\w+(?: \+ host)? KV cache usage: (\d+(?:\.\d+)?)%"), 100.0),
+    ("prefix_cache_hit_ratio", re.compile(r"\bPrefix cache hit rate: (?:GPU: )?(\d+(?:\.\d+)?)%"), 100.0),
+    ("spec_decode_acceptance_ratio", re.compile(r"Avg Draft acceptance rate: (\d+(?:\.\d+)?)%"), 100.0),
     ("spec_decode_acceptance_ratio", re.compile(r"metrics: Draft acceptance rate: (\d+(?:\.\d+)?)"), 1.0),
 )
 _PROMPT = re.compile(r"Avg prompt throughput: (\d+(?:\.\d+)?) tokens/s")
@@ -65,9 +65,9 @@ def engine_sample(text: str, ranks: dict[str, int]) -> EngineSample | None:
 
 def _vllm(text: str) -> EngineSample | None:
     values: dict[str, float] = {}
-    for signal, pattern, factor in _VLLM_FIELDS:
+    for signal, pattern, divisor in _VLLM_FIELDS:
         if signal not in values and (match := pattern.search(text)):
-            values[signal] = float(match[1]) * factor
+            values[signal] = float(match[1]) / divisor
     if not values:
         return None
     engine, prompt, device = _ENGINE.search(text), _PROMPT.search(text), _DEVICE.search(text)

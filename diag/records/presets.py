@@ -44,6 +44,15 @@ def _jsonl(line: dict[str, object]) -> dict[str, object] | None:
     return record
 
 
+def _field(line: Mapping[str, object], *names: str) -> object:
+    """The first of the top-level fields that says something."""
+    for name in names:
+        value = line.get(name)
+        if value not in (None, "", "-"):
+            return value
+    return None
+
+
 def _first(line: Mapping[str, object], *paths: str) -> object:
     for path in paths:
         value = dig(line, path)
@@ -135,23 +144,31 @@ def _nginx(line: dict[str, object]) -> dict[str, object] | None:
     if not _is_inference(line):
         return None
     duration = number_of(line.get("request_time"))
-    written = seconds_of(_first(line, "msec", "time_iso8601"))
-    tried = _ADDRESS_LIST.split(str(line.get("upstream_addr") or ""))
-    addresses = [part for part in tried if part not in ("", "-")]
+    written = seconds_of(_field(line, "msec", "time_iso8601"))
     return {
         # nginx writes the line when the request ends.
         "ts": written - (duration or 0.0) if written is not None else None,
-        "session": _first(line, "http_x_session_id", "http_x_session_affinity", "session"),
-        "tenant": _first(line, "http_x_tenant_id", "http_x_tenant", "tenant", "remote_user"),
-        "model": _first(line, "http_x_model", "model"),
-        "instance": addresses[-1] if addresses else None,
-        "request_id": _first(line, "request_id", "http_x_request_id"),
+        "session": _field(line, "http_x_session_id", "http_x_session_affinity", "session"),
+        "tenant": _field(line, "http_x_tenant_id", "http_x_tenant", "tenant", "remote_user"),
+        "model": _field(line, "http_x_model", "model"),
+        "instance": _last_address(line.get("upstream_addr")),
+        "request_id": _field(line, "request_id", "http_x_request_id"),
         "duration_seconds": duration,
         "upstream_connect_seconds": _summed(line.get("upstream_connect_time")),
         "upstream_header_seconds": _summed(line.get("upstream_header_time")),
         "upstream_response_seconds": _summed(line.get("upstream_response_time")),
         "status": _nginx_status(line),
     }
+
+
+def _last_address(value: object) -> str | None:
+    """Who answered, of all upstreams that were tried."""
+    if not isinstance(value, str):
+        return None
+    tried = (
+        [part for part in _ADDRESS_LIST.split(value) if part not in ("", "-")] if " " in value else [value]
+    )
+    return tried[-1] if tried and tried[-1] != "-" else None
 
 
 def _is_inference(line: Mapping[str, object]) -> bool:
@@ -171,7 +188,7 @@ def _nginx_status(line: Mapping[str, object]) -> str | None:
 
 def _summed(value: object) -> float | None:
     """Seconds over all upstreams that were tried: "0.010, 0.200" or "0.010 : 0.200"; "-" is unknown."""
-    if not isinstance(value, str):
+    if not isinstance(value, str) or not ("," in value or ":" in value):
         return number_of(value)
     known = [number for part in _TIME_LIST.split(value) if (number := number_of(part)) is not None]
     return sum(known) if known else None

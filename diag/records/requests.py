@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 from pathlib import Path
@@ -184,6 +184,7 @@ def _read_preset(lines: Lines, preset: str, reading: _Reading) -> None:
 def _read_each(lines: Iterable[tuple[int, bytes]], path: Path, preset: str, reading: _Reading) -> None:
     convert = PRESETS[preset]
     lenient = "ts" in reading.mapping
+    rows: list[dict[str, object]] = []
     for number, line in lines:
         try:
             found = decode_object(line)
@@ -196,19 +197,25 @@ def _read_each(lines: Iterable[tuple[int, bytes]], path: Path, preset: str, read
             if record is None:
                 reading.skipped += 1
                 continue
-            _append_record(_mapped(record, found, reading), preset, reading)
+            if reading.mapping:
+                _map_fields(record, found, reading)
+            if record.get("ts") is None:
+                raise Unusable("no arrival time")
+            rows.append(record)
         except Unusable as error:
             reading.bad.add(path, number, str(error))
+    present = set[str]().union(*rows)
+    columns = {name: _column(name, rows, reading) for name in _CLEAN_COLUMNS if name in present}
+    _append_columns({**columns, "source": [preset] * len(rows)}, len(rows), reading)
 
 
-def _mapped(record: dict[str, object], found: Mapping[str, object], reading: _Reading) -> dict[str, object]:
+def _map_fields(record: dict[str, object], found: Mapping[str, object], reading: _Reading) -> None:
     for column, path in reading.mapping.items():
         value = dig(found, path)
         if value is None:
             continue
         reading.mapped.add(column)
         record[column] = seconds_of(value) if column == "ts" else _scaled(column, path, value)
-    return record
 
 
 def _scaled(column: str, path: str, value: object) -> object:
@@ -219,26 +226,26 @@ def _scaled(column: str, path: str, value: object) -> object:
     return None if number is None else number * factor
 
 
-def _append_record(record: Mapping[str, object], preset: str, reading: _Reading) -> None:
-    if record.get("ts") is None:
-        raise Unusable("no arrival time")
-    row = {name: _value(name, record.get(name), reading) for name in _CLEAN_COLUMNS}
-    row["source"] = preset
-    for name, values in reading.columns.items():
-        values.append(row[name])
-    reading.read += 1
+def _column(name: str, rows: Sequence[Mapping[str, object]], reading: _Reading) -> list[object]:
+    values = [row.get(name) for row in rows]
+    if name in NUMBERS:
+        return [
+            value if type(value) is float or value is None else _number(name, value, reading)
+            for value in values
+        ]
+    return [value if type(value) is str or value is None else _text(value) for value in values]
 
 
-def _value(name: str, value: object, reading: _Reading) -> object:
-    if value is None:
-        return None
-    if name not in NUMBERS:
-        return value if isinstance(value, str) else None if isinstance(value, dict | list) else str(value)
+def _number(name: str, value: object, reading: _Reading) -> float | None:
     try:
         return number_of(value)
     except Unusable:
         reading.odd[name] += 1
         return None
+
+
+def _text(value: object) -> str | None:
+    return None if isinstance(value, dict | list) else str(value)
 
 
 def _finish(reading: _Reading, window: Window | None) -> RequestsRead:
