@@ -152,7 +152,7 @@ def record(
     target = Path(path)
     with _opened(refs, question, access, live_seconds, progress) as (sources, asked):
         _tell(progress, "recording")
-        write(sources, asked, target, hash_hosts=hash_hosts)
+        write(sources, asked, target, hash_hosts=hash_hosts, progress=progress)
     return target
 
 

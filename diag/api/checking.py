@@ -6,7 +6,7 @@ from collections import Counter
 
 import numpy as np
 
-from diag.model import Case, Join, State, Verdict, Window
+from diag.model import Assessment, Case, Join, State, Verdict, Window
 from diag.renderers.checked import Assessable, Checked, Lacking, Present
 from diag.renderers.quantities import clock, day, span
 from diag.signals.vocabulary import SIGNALS
@@ -25,9 +25,7 @@ def checked(case: Case, verdict: Verdict) -> Checked:
             Assessable(
                 one.id,
                 one.state is not State.NOT_ASSESSABLE,
-                tuple(dict.fromkeys(gap.how_to_get for gap in one.missing))
-                if one.state is State.NOT_ASSESSABLE
-                else (),
+                _needs(one) if one.state is State.NOT_ASSESSABLE else (),
             )
             for one in sorted(verdict.assessments, key=lambda one: one.id)
         ),
@@ -35,6 +33,11 @@ def checked(case: Case, verdict: Verdict) -> Checked:
         requests=None if case.requests is None else len(case.requests),
         notes=case.notes,
     )
+
+
+def _needs(one: Assessment) -> tuple[str, ...]:
+    needed = [gap for gap in one.missing if gap.needed] or one.missing
+    return tuple(dict.fromkeys(gap.how_to_get for gap in needed))
 
 
 def _window(window: Window) -> str:

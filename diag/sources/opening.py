@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -140,25 +141,26 @@ def _open_pages(pages: Sequence[str], options: Opening) -> Source:
 
 def unknown_label(sources: Sequence[Source], question: Question) -> UsageError | None:
     """The error that says which label or value of ``question.matchers`` no series carries, if that is it."""
-    seen: dict[str, set[str]] = {}
+    values: dict[str, Counter[str]] = {}
     for source in sources:
         for labels in _recent_labels(source, question):
             for name, value in labels.items():
-                seen.setdefault(name, set()).add(value)
-    seen.pop("__name__", None)
-    if not seen:
+                values.setdefault(name, Counter())[value] += 1
+    values.pop("__name__", None)
+    if not values:
         return None
+    # The labels that most series carry say where things run; rare ones come from info metrics.
+    carried = Counter({name: counts.total() for name, counts in values.items()})
     for matcher in question.matchers:
         said = f"--match {matcher.label}{matcher.op}{matcher.value}"
-        if matcher.label not in seen:
+        if matcher.label not in values:
+            what = f"{said}: no series carries the label {matcher.label!r}"
+            return UsageError(what, hint=f"labels here: {_some(carried)}")
+        if matcher.op == "=" and matcher.value not in values[matcher.label]:
             return UsageError(
-                f"{said}: no series carries the label {matcher.label!r}", hint=f"labels here: {_some(seen)}"
+                f"{said}: no series has that value", hint=f"values here: {_some(values[matcher.label])}"
             )
-        if matcher.op == "=" and matcher.value not in seen[matcher.label]:
-            return UsageError(
-                f"{said}: no series has that value", hint=f"values here: {_some(seen[matcher.label])}"
-            )
-    return UsageError("--match leaves no series", hint=f"labels here: {_some(seen)}")
+    return UsageError("--match leaves no series", hint=f"labels here: {_some(carried)}")
 
 
 def _recent_labels(source: Source, question: Question) -> list[dict[str, str]]:
@@ -175,7 +177,7 @@ def _recent_labels(source: Source, question: Question) -> list[dict[str, str]]:
         return []
 
 
-def _some(names: set[str] | dict[str, set[str]]) -> str:
-    shown = sorted(names)
-    more = f" and {len(shown) - _NAMED_AT_MOST} more" if len(shown) > _NAMED_AT_MOST else ""
-    return ", ".join(shown[:_NAMED_AT_MOST]) + more
+def _some(names: Counter[str]) -> str:
+    ordered = sorted(names, key=lambda name: (-names[name], name))
+    more = f" and {len(ordered) - _NAMED_AT_MOST} more" if len(ordered) > _NAMED_AT_MOST else ""
+    return ", ".join(ordered[:_NAMED_AT_MOST]) + more

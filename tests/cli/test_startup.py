@@ -52,7 +52,8 @@ def test_common_options_are_those_of_the_contract(diag: Callable[..., Any], comm
     for option in (
         "--last", "--from", "--to", "--baseline-from", "--baseline-to", "--match", "--requests",
         "--requests-map", "--requests-preset", "--log", "--events", "--for", "--debug", "--header",
-        "--bearer-token-file", "--basic-auth-file", "--client-cert", "--client-key", "--ca-file", "--timeout", "-o, --output",
+        "--bearer-token-file", "--basic-auth-file", "--client-cert", "--client-key", "--ca-file",
+        "--timeout", "-o, --output",
     ):  # fmt: skip
         assert f"{option} " in text, option
 
