@@ -174,7 +174,7 @@ def read_log(path: Path | str, *, window: Window, component: str) -> LogRead:
         for message in messages(text, clock):
             if message.stamp is not None and not message.stamp.zoned:
                 naive.append(message.stamp.time)
-            if message.component is not None and len(names) < 2:
+            if message.component is not None and message.stamp is not None and len(names) < 2:
                 names.add(message.component)
     offset, note = find_offset(naive, window)
     notes = [f"{path}: {note}"] if note else []

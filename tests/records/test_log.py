@@ -92,9 +92,11 @@ def test_the_limit_that_no_metric_carries(incidents: Path, window_of: WindowOf) 
 def test_start_up_facts_of_a_recording(incidents: Path, window_of: WindowOf) -> None:
     read = _read(incidents, window_of, "context_growth_reference")
     expected = {
-        "engine_version": "0.32.0", "prefix_caching": "off", "chunked_prefill": "on", "max_num_seqs": "16",
-        "max_num_batched_tokens": "2048", "max_model_len_tokens": "32768", "long_prefill_threshold_tokens": "512",
-        "kv_blocks": "1100", "block_size_tokens": "32", "kv_capacity_tokens": "35200", "max_concurrency": "1.07",
+        "engine_version": "0.32.0", "prefix_caching": "off", "chunked_prefill": "on",
+        "max_num_seqs": "16", "max_num_batched_tokens": "2048", "max_model_len_tokens": "32768",
+        "long_prefill_threshold_tokens": "512",
+        "kv_blocks": "1100", "block_size_tokens": "32",
+        "kv_capacity_tokens": "35200", "max_concurrency": "1.07",
         "model": "tiny",
     }  # fmt: skip
     assert {fact.name: fact.value for fact in read.facts} == expected
@@ -171,7 +173,7 @@ def test_sglang_start_and_batches(write_lines: Write) -> None:
         [
             "[2026-11-29 21:59:00] server_args=ServerArgs(model_path='m', disable_radix_cache=True, port=1)",
             "[2026-11-29 22:00:00 TP0] max_total_num_tokens=512000, chunked_prefill_size=8192, "
-            "max_prefill_tokens=16384, max_running_requests=2048, context_len=131072, available_gpu_mem=8.1 GB",
+            "max_prefill_tokens=16384, max_running_requests=2048, context_len=131072",
             "[2026-11-29 22:00:10 TP0] Decode batch. #running-req: 8, #token: 62531, token usage: 0.12, "
             "gen throughput (token/s): 186.64, #queue-req: 3",
             "[2026-11-29 22:00:10 TP1] Decode batch. #running-req: 8, #token: 62531, token usage: 0.99, "
@@ -200,8 +202,8 @@ def test_trouble_lines_become_unmarked_events(write_lines: Write) -> None:
     path = write_lines(
         "t.log",
         [
-            f"WARNING {at}0 scheduler.py:1089] Sequence group 165 is preempted by PreemptionMode.SWAP mode because "
-            "there is not enough KV cache space. total_num_cumulative_preemption=151",
+            f"WARNING {at}0 scheduler.py:1089] Sequence group 165 is preempted by PreemptionMode.SWAP mode "
+            "because there is not enough KV cache space. total_num_cumulative_preemption=151",
             f"ERROR {at}1 [launcher.py:1] [Errno 98] error while attempting to bind: address already in use",
             f"(EngineCore pid=7) ERROR {at}2 [core.py:1] EngineCore encountered a fatal error.",
             f"ERROR {at}3 [core.py:1] Failing 3 request(s) due to KV load failure (failure_policy=fail).",
@@ -300,17 +302,26 @@ def test_an_absent_log_is_one_clear_line(tmp_path: Path) -> None:
 
 _PIECES = st.sampled_from(
     [
-        "INFO 11-29 22:00:00 [l.py:1] Engine 000: Running: 1 reqs, Waiting: 0 reqs", "non-default args: {'a': ",
-        "version 9.9", "# GPU blocks: 0,", "Maximum concurrency for 1 tokens per request: 1.0x", "INFO 13-45 99:99:99 ",
-        "NVRM: Xid (PCI:1): 5", "[2026-02-30 00:00:00]", '"GET /metrics HTTP/1.1" 200', "# vllm-0", '{"log": 5, "time": "x"}',
-        "2026-11-29T22:00:00Z ", "LLM engine (v1.2", "\x1b[32m", "a | ", "Nov 31 10:00:00 ", "max_total_num_tokens=, ",
+        f"INFO 11-29 22:00:00 {RUNNING}", "non-default args: {'a': ",
+        "INFO 13-45 99:99:99 ", "version 9.9", "# GPU blocks: 0,",
+        "Maximum concurrency for 1 tokens per request: 1.0x",
+        "NVRM: Xid (PCI:1): 5", "[2026-02-30 00:00:00]", '"GET /metrics HTTP/1.1" 200', "# vllm-0",
+        '{"log": 5, "time": "x"}',
+        "2026-11-29T22:00:00Z ", "LLM engine (v1.2", "\x1b[32m", "a | ", "Nov 31 10:00:00 ",
+        "max_total_num_tokens=, ",
         "29:61:61 ", "KV cache size: ,,, tokens",
     ]
 )  # fmt: skip
 
 
-@given(raw=st.one_of(st.binary(max_size=200), st.lists(_PIECES, max_size=8).map(lambda parts: "".join(parts).encode()),
-                     st.lists(_PIECES, max_size=8).map(lambda parts: "\n".join(parts).encode())))  # fmt: skip
+_GLUE = st.sampled_from(["", "\n"])
+_RAW = st.one_of(
+    st.binary(max_size=200),
+    st.builds(lambda glue, parts: glue.join(parts).encode(), _GLUE, st.lists(_PIECES, max_size=8)),
+)
+
+
+@given(raw=_RAW)
 @example(raw=b"\x1f\x8b\x08\x00broken")
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=120)
 def test_nothing_in_a_log_raises(tmp_path: Path, raw: bytes) -> None:
@@ -319,3 +330,20 @@ def test_nothing_in_a_log_raises(tmp_path: Path, raw: bytes) -> None:
     read = read_log(path, window=Window(1795989500, 1795990000), component="v")
     assert all(series.times.size == series.values.size > 0 for series in read.series)
     assert all(event.time <= 1795990000 for event in read.events)
+
+
+def test_container_names_part_components_only_when_there_are_several(write_lines: Write) -> None:
+    window = Window(1795989500, 1795990000)
+    one = [f"vllm-0 | INFO 11-29 22:00:0{at} {RUNNING}" for at in (0, 5)] + ["metric | value", "foo | bar"]
+    read = read_log(write_lines("v.log", one), window=window, component="c")
+    assert {series.labels["instance"] for series in read.series} == {"c"}
+    two = [*one, f"vllm-1 | INFO 11-29 22:00:05 {RUNNING}"]
+    read = read_log(write_lines("v.log", two), window=window, component="c")
+    assert {series.labels["instance"] for series in read.series} == {"vllm-0", "vllm-1"}
+
+
+def test_data_parallel_engines_of_one_server_stay_apart(write_lines: Write) -> None:
+    lines = [f"INFO 11-29 22:00:05 {RUNNING.replace('000', f'00{at}')}" for at in (0, 1)]
+    read = read_log(write_lines("v.log", lines), window=Window(1795989500, 1795990000), component="c")
+    labels = [dict(series.labels) for series in read.series if series.signal == "running_requests"]
+    assert labels == [{"instance": "c", "engine": "0"}, {"instance": "c", "engine": "1"}]

@@ -77,7 +77,8 @@ def test_glued_lines_come_apart() -> None:
 def test_version_zero_reads_the_gpu_pool_and_pending() -> None:
     sample = engine_sample(
         "metrics.py:345] Avg prompt throughput: 382.6 tokens/s, Avg generation throughput: 118.5 tokens/s, "
-        "Running: 35 reqs, Swapped: 100 reqs, Pending: 115 reqs, GPU KV cache usage: 99.0%, CPU KV cache usage: 70.4%.",
+        "Running: 35 reqs, Swapped: 100 reqs, Pending: 115 reqs, GPU KV cache usage: 99.0%, "
+        "CPU KV cache usage: 70.4%.",
         {},
     )
     assert sample is not None
@@ -124,7 +125,7 @@ def test_odd_and_partial_lines(text: str, values: dict[str, float] | None) -> No
 
 
 def test_sglang_counts_one_rank() -> None:
-    text = "Decode batch. #running-req: 8, #token: 62531, token usage: 0.12, gen throughput (token/s): 1.5, #queue-req: 0"
+    text = "Decode batch. #running-req: 8, token usage: 0.12, gen throughput (token/s): 1.5, #queue-req: 0"
     assert engine_sample(text, {"TP": 3}) is None
     (message,) = messages(f"[2026-11-29 22:00:05 DP1 TP0] {text}", CLOCK)
     assert message.ranks == {"DP": 1, "TP": 0}

@@ -9,6 +9,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -35,15 +36,18 @@ http {{
 }}
 """
 
+_HEADERS = "Host: x\r\nX-Session-Id: s1\r\nContent-Length: 0\r\nConnection: close"
+
 
 class _Engine(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers.get("Content-Length", 0)))
         time.sleep(1.0 if self.path.endswith("slow") else 0.1)
-        self.send_response(200)
-        self.send_header("Content-Length", "2")
-        self.end_headers()
-        self.wfile.write(b"ok")
+        with suppress(OSError):  # nginx hangs up when its client left
+            self.send_response(200)
+            self.send_header("Content-Length", "2")
+            self.end_headers()
+            self.wfile.write(b"ok")
 
     do_GET = do_POST
 
@@ -59,9 +63,7 @@ def _free_port() -> int:
 
 def _send(port: int, head: str, *, leave_after: float | None = None) -> None:
     with socket.create_connection(("127.0.0.1", port), timeout=10) as client:
-        client.sendall(
-            f"{head} HTTP/1.1\r\nHost: x\r\nX-Session-Id: s1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".encode()
-        )
+        client.sendall(f"{head} HTTP/1.1\r\n{_HEADERS}\r\n\r\n".encode())
         if leave_after is None:
             while client.recv(4096):
                 pass

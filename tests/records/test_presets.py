@@ -80,7 +80,8 @@ def test_nginx_arrival_is_the_end_less_the_duration(write_lines: Write) -> None:
 def test_nginx_lists_of_upstreams(write_lines: Write) -> None:
     retried = {
         **NGINX, "upstream_connect_time": "0.100, 0.002", "upstream_header_time": "-, 0.030",
-        "upstream_response_time": "0.100 : 2.400", "upstream_addr": "10.0.0.1:80, 10.0.0.2:80 : unix:/run/a.sock",
+        "upstream_response_time": "0.100 : 2.400",
+        "upstream_addr": "10.0.0.1:80, 10.0.0.2:80 : unix:/run/a.sock",
     }  # fmt: skip
     nothing = {**NGINX, "upstream_connect_time": "-", "upstream_addr": "-", "msec": "1795990146"}
     frame = read_requests([write_lines("n.log", [retried, nothing])]).frame
@@ -127,7 +128,8 @@ def test_presets_are_told_apart(line: dict[str, object], preset: str | None) -> 
 @pytest.mark.parametrize(
     ("value", "status"),
     [("ok", "ok"), ("200", "ok"), (204, "ok"), ("FAILURE", "error"), (429, "error"), (499, "aborted"),
-     ("cancelled", "aborted"), ("000", None), (True, None), (None, None), ("", None), ("²", None), (99999, None)],
+     ("cancelled", "aborted"), ("000", None), (True, None), (None, None), ("", None),
+     ("²", None), (99999, None)],
 )  # fmt: skip
 def test_status_words(value: object, status: str | None) -> None:
     assert status_of(value) == status
