@@ -11,12 +11,7 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from diag.api import connect, open_bundle, render, triage
-    from diag.errors import DiagError
-    from diag.model import Assessment, Evidence, Finding, Series, Verdict, Window
+from typing import Any
 
 __version__ = "0.1.0"
 

@@ -172,7 +172,7 @@ def cards() -> tuple[Card, ...]:
     """The cards of all hypotheses, in their own order."""
     from diag.hypotheses import CARDS
 
-    return tuple(CARDS.values()) if hasattr(CARDS, "values") else tuple(CARDS)
+    return tuple(CARDS.values())
 
 
 def demo(name: str = "context_growth", *, progress: Progress | None = None) -> Verdict:

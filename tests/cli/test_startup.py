@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
 from collections.abc import Callable
@@ -79,3 +80,9 @@ def test_the_call_is_not_hidden_by_the_floor_of_the_same_name() -> None:
 def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="nonsense"):
         _ = package.nonsense
+
+
+def test_the_types_name_what_the_package_names(checkout: Path) -> None:
+    tree = ast.parse((checkout / "diag" / "__init__.pyi").read_text(encoding="utf-8"))
+    imported = [alias.name for node in tree.body if isinstance(node, ast.ImportFrom) for alias in node.names]
+    assert sorted(imported) == package.__all__
