@@ -100,11 +100,17 @@ def gather(sources: Sequence[Source], question: Question, *, progress: Progress 
         if wrong:
             raise wrong from nothing
         raise
-    if question.matchers and not any(case.series.values()):
+    if question.matchers and not _measured(case):
         wrong = unknown_label(sources, question)
         if wrong:
             raise wrong
     return case
+
+
+def _measured(case: Case) -> bool:
+    """Whether a metric is there: matchers narrow metrics only, and logs would hide that all are gone."""
+    producers = {one.producer for series in case.series.values() for one in series}
+    return any(name != "facts" and not name.startswith("log:") for name in producers)
 
 
 def triage(

@@ -7,7 +7,7 @@ numbers, what to do, what else stands, what was excluded, what nobody could look
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from diag.model import Assessment, Evidence, Lead, Stance, State, Symptom, Verdict, Window
@@ -18,6 +18,7 @@ __all__ = ["Cause", "Line", "Link", "Page", "page"]
 _EVIDENCE_LIMIT = 5
 _NAMES_LIMIT = 6
 _LEADS_LIMIT = 6
+_SYMPTOMS_LIMIT = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,18 +77,18 @@ def page(verdict: Verdict, top: int) -> Page:
     """Arrange ``verdict``; at most ``top`` causes are told in full, the rest are named."""
     ranked = sorted(verdict.assessments, key=lambda one: one.rank)
     leading = next((one for one in ranked if one.id == verdict.leading), None)
-    standing = [one for one in ranked if one is not leading and _stands(one)]
+    standing = [one for one in ranked if one is not leading and _stands(one) and not _mere_doubt(one)]
     room = max(0, top - (1 if leading else 0))
     reference = _reference_onset(verdict, leading)
     return Page(
         headline=_headline(verdict),
         context=_context(verdict),
         healthy=verdict.leading is None,
-        symptoms=tuple(_symptom(one) for one in verdict.symptoms),
+        symptoms=tuple(_symptom(one) for one in verdict.symptoms[:_SYMPTOMS_LIMIT]),
         leading=_cause(leading, reference) if leading else None,
         others=tuple(_cause(one, reference) for one in standing[:room]),
         left_out=_names([f"{one.id} ({_state(one)})" for one in standing[room:]], limit=12),
-        leads=tuple(_lead(one) for one in verdict.leads[:_LEADS_LIMIT]),
+        leads=_leads(verdict, leading),
         ruled_out=tuple(Line(one.id, _ruled_out_by(one)) for one in ranked if one.state is State.RULED_OUT),
         unchecked=_unchecked(one for one in ranked if one.state is State.NOT_ASSESSABLE),
         notes=tuple(plain(note) for note in verdict.notes),
@@ -97,6 +98,11 @@ def page(verdict: Verdict, top: int) -> Page:
 
 def _stands(one: Assessment) -> bool:
     return one.state in (State.SUPPORTED, State.UNDECIDED)
+
+
+def _mere_doubt(one: Assessment) -> bool:
+    """That something else may be at work is said by every confidence below 1."""
+    return one.id == "unknown" and one.state is State.UNDECIDED
 
 
 def _reference_onset(verdict: Verdict, leading: Assessment | None) -> float | None:
@@ -133,10 +139,19 @@ def _window(window: Window) -> str:
 
 
 def _symptom(one: Symptom) -> Line:
-    scope = ", ".join(f"{plain(key)} {plain(value)}" for key, value in sorted(one.scope.items()))
-    since = f", since {clock(one.onset)} UTC" if one.onset is not None else ""
-    about = f"{one.signal} ({scope})" if scope else one.signal
-    return Line(about, change(one.before, one.during, one.unit) + since)
+    since = f"since {clock(one.onset)} UTC" if one.onset is not None else ""
+    parts = (change(one.before, one.during, one.unit), since, _whom(one.scope))
+    return Line(one.signal, ", ".join(filter(None, parts)))
+
+
+def _whom(labels: Mapping[str, str]) -> str:
+    """Labels as words: a cohort is named by itself, anything else with its kind."""
+    words = (
+        plain(value).replace("_", " ") if key == "cohort" else f"{plain(key)} {plain(value)}"
+        for key, value in sorted(labels.items())
+        if value
+    )
+    return ", ".join(words)
 
 
 def _cause(one: Assessment, reference: float | None) -> Cause:
@@ -225,12 +240,18 @@ def _unchecked(assessments: Iterable[Assessment]) -> tuple[Line, ...]:
     return tuple(Line(", ".join(ids), how) for how, ids in groups.items())
 
 
+def _leads(verdict: Verdict, leading: Assessment | None) -> tuple[Line, ...]:
+    """For whoever has to go on looking; beside a supported cause they would only distract."""
+    if leading is None or (leading.id != "unknown" and leading.state is State.SUPPORTED):
+        return ()
+    return tuple(_lead(one) for one in verdict.leads[:_LEADS_LIMIT])
+
+
 def _lead(one: Lead) -> Line:
-    labels = ", ".join(f"{plain(key)} {plain(value)}" for key, value in sorted(one.labels.items()))
     text = plain(one.text)
     numbers = change(one.before, one.during, one.unit)
     told = f"{text} ({numbers})" if text and not any(c.isdigit() for c in text) else text or numbers
-    return Line(f"{one.signal} ({labels})" if labels else one.signal, told)
+    return Line(one.signal, ", ".join(filter(None, (told, _whom(one.labels)))))
 
 
 def _next_measurement(leading: Assessment | None, standing: Sequence[Assessment]) -> str:
