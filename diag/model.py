@@ -175,6 +175,7 @@ class Case:
     sources: tuple[SourceRef, ...] = ()
     notes: tuple[str, ...] = ()
     scrape_seconds: float | None = None
+    look_back_seconds: float | None = None
     page_stalls: Mapping[str, tuple[Window, ...]] = field(default_factory=dict)
 
     def of(self, signal: str) -> tuple[Series, ...]:

@@ -10,7 +10,7 @@ import numpy as np
 from diag.model import Case, Finding, Floats, Series, Window
 from diag.signals import SIGNALS, Signal
 from diag.stats.changepoint import exceedance_onset
-from diag.stats.robust import mad_sigma, weighted_mean
+from diag.stats.robust import mad_sigma, pair_slopes, weighted_mean
 from diag.stats.shift import block_means, shift
 
 __all__ = ["Spans", "fleet_series", "judge_series", "judge_values"]
@@ -144,18 +144,19 @@ def judge_values(
     before, during = _mean(baseline, w_base), _mean(incident, w_inc)
     if not (np.isfinite(before) and np.isfinite(during)):
         return None
-    x, y = (_log(baseline), _log(incident)) if signal.relative else (baseline, incident)
+    block = max(1, min_block)
+    x, y = _blocks(baseline, block, signal), _blocks(incident, block, signal)
     if signal.relative:
         moved = float(np.log(max(during, 1e-12) / max(before, 1e-12))) if before > 0 or during > 0 else 0.0
         # From or to nothing is a real move, but its logarithm has no size: cap at e⁴ ≈ 55-fold.
         moved = float(np.clip(moved, -4.0, 4.0))
     else:
         moved = during - before
-    sigma = _wander(x, min_block)
+    sigma = _wander(x)
     effect = moved / signal.floor
     if sigma > 0:
         effect = float(np.sign(moved) * min(abs(effect), abs(moved) / (_SIGMAS * sigma)))
-    low, high = _bounds(x, y, signal.floor, min_block)
+    low, high = _bounds(x, y, signal.floor)
     present = float(np.isfinite(incident).mean())
     return Finding(
         signal.name, labels or {}, signal.unit, before, during, effect, low, high, None, present,
@@ -175,20 +176,36 @@ def _log(x: Floats) -> Floats:
     return logs
 
 
-def _wander(x: Floats, min_block: int) -> float:
-    """Robust deviation of baseline block means: how far the quiet series strays by itself."""
-    blocks = block_means(x, max(1, min_block))
-    if len(blocks) < 4:
-        return mad_sigma(x) if np.isfinite(x).sum() >= 4 else 0.0
-    return mad_sigma(blocks)
+def _blocks(x: Floats, block: int, signal: Signal) -> Floats:
+    """Means of blocks that share no samples; of their logarithms' arguments, not of logarithms: a few
+    long prompts are the news, not an outlier. Empty blocks of a rate count as a tenth of its mean."""
+    wide = max(block, min(20 * block, len(x) // 12), 1)
+    means = block_means(x, wide)
+    if not signal.relative:
+        return means
+    centre = float(means[means > 0].mean()) if (means > 0).any() else 1.0
+    logs: Floats = np.log(np.maximum(means, 0.1 * centre))
+    return logs
 
 
-def _bounds(x: Floats, y: Floats, floor: float, min_block: int) -> tuple[float | None, float | None]:
-    finite_x, finite_y = x[np.isfinite(x)], y[np.isfinite(y)]
-    found = shift(x, y, min_block=min_block) if len(finite_x) and len(finite_y) else None
-    if found is None:
-        return None, None
-    return found.low / floor, found.high / floor
+def _wander(blocks: Floats) -> float:
+    """Robust deviation of baseline blocks: how far the quiet series strays by itself.
+
+    A steady climb is not straying (a session that grows from the first minute on must not hide its
+    own growth), so the blocks are taken around their own trend."""
+    return mad_sigma(_detrended(blocks)) if len(blocks) >= 4 else 0.0
+
+
+def _detrended(x: Floats) -> Floats:
+    places = np.arange(len(x), dtype=np.float64)
+    slopes = pair_slopes(places, x)
+    straight: Floats = x - np.median(slopes) * places
+    return straight
+
+
+def _bounds(x: Floats, y: Floats, floor: float) -> tuple[float | None, float | None]:
+    found = shift(x, y)
+    return (None, None) if found is None else (found.low / floor, found.high / floor)
 
 
 def _peak(incident: Floats, before: float) -> float:

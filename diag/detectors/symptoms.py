@@ -63,7 +63,8 @@ class Course:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Episode:
-    """A course that went bad: from ``onset`` to ``end``; ``strength`` in multiples of the limit."""
+    """A course that went bad: from ``onset`` to ``end``; ``strength`` in multiples of the limit;
+    points above ``threshold`` are bad."""
 
     course: Course
     onset: float
@@ -71,6 +72,7 @@ class Episode:
     before: float
     during: float
     strength: float
+    threshold: float
 
 
 def metric_courses(case: Case, look_back_seconds: float) -> Iterator[Course]:
@@ -139,7 +141,8 @@ def find_episode(course: Course, window: Window, baseline: Window | None = None)
     strength = min(
         np.log(max(during, 1e-9) / max(before, 1e-9)) / np.log(limit.ratio), (during - before) / limit.amount
     )
-    return Episode(course, float(times[start]), end, before, during, float(strength))
+    limit_value = _threshold(values[quiet], limit)
+    return Episode(course, float(times[start]), end, before, during, float(strength), limit_value)
 
 
 def _reference(times: Floats, window: Window, baseline: Window | None) -> np.ndarray:

@@ -163,7 +163,7 @@ _ALL: tuple[Signal, ...] = (
          "the exporter does not export ECC counters"),
     # Hosts.
     _node("node_cpu_busy_ratio", "ratio", _UP, 0.20, "share of CPU time not idle, over the CPUs seen"),
-    _node("node_cpu_user_ratio", "ratio", _UP, 0.20, "share of CPU time in user mode, over the CPUs seen"),
+    _node("node_cpu_user_ratio", "ratio", _UP, 0.20, "share of CPU time in user mode (niced work left out: it yields), over the CPUs seen"),
     _node("node_cpu_steal_ratio", "ratio", _UP, 0.05, "share of CPU time taken by the hypervisor"),
     _node("node_cpu_count", "cpus", _NEITHER, 1.0, "CPUs seen"),
     _node("node_load1", "tasks", _UP, 0.40, "runnable or blocked tasks, one-minute mean", relative=True),

@@ -45,17 +45,13 @@ def block_means(x: Floats, block: int) -> Floats:
     return means
 
 
-def shift(baseline: Floats, incident: Floats, *, min_block: int) -> Shift | None:
-    """Compare two stretches of one series on its grid.
+def shift(a: Floats, b: Floats) -> Shift | None:
+    """Compare the block means ``a`` (baseline) and ``b`` (incident); blocks must share no samples.
 
-    ``min_block``: points over which neighbouring values share samples (look-back / step), so that
-    blocks do not overlap in what they saw. None when there are fewer than six baseline or two
-    incident blocks: then nothing can be excluded.
+    None when there are fewer than six baseline or two incident blocks: then nothing can be excluded.
     """
     from scipy.special import stdtrit
 
-    block = max(min_block, min(20, len(baseline) // 8), 1)
-    a, b = block_means(baseline, block), block_means(incident, block)
     if len(a) < _BASELINE_BLOCKS or len(b) < _INCIDENT_BLOCKS:
         return None
     variance = float(np.var(a))

@@ -1,0 +1,221 @@
+"""What the clients asked for, and what they got, from per-request records.
+
+Every function compares the baseline's requests with the incident's. ``Workload`` keeps the results
+by the names of the request-scope signals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from diag.detectors.findings import judge_values
+from diag.detectors.requests import Flags, Requests, bins
+from diag.detectors.symptoms import Course
+from diag.model import Finding, Floats, Window
+from diag.signals import SIGNALS
+
+__all__ = ["Growth", "Workload", "growth_of", "request_courses", "workload_of"]
+
+_FEWEST = 12  # requests on either side of a comparison
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Growth:
+    """Which long prompts are resent history, and which came out of nowhere.
+
+    ``usual_tokens``: three quarters of baseline prompts are shorter, a quarter added for slack.
+    ``grown``, ``giant``: flags over all requests. ``sessions``: those that grew most, longest first.
+    """
+
+    usual_tokens: float
+    grown: Flags
+    giant: Flags
+    sessions: tuple[str, ...]
+    longest_tokens: float
+    first_tokens: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Workload:
+    """Findings from records by signal name; flags of the two windows; growth where sessions are known."""
+
+    requests: Requests
+    baseline: Flags
+    incident: Flags
+    findings: Mapping[str, Finding] = field(default_factory=dict)
+    growth: Growth | None = None
+
+
+def request_courses(requests: Requests, window: Window, step_seconds: float) -> Iterator[Course]:
+    """Symptom courses of all requests together and of each instance, in bins of about eight."""
+    edges = bins(requests, window, step_seconds)
+    everyone = np.ones(len(requests), dtype=bool)
+    yield from _courses_of(requests, everyone, edges, {"cohort": "all requests"})
+    if len(requests.instances) > 1:
+        for code, name in enumerate(requests.instances):
+            yield from _courses_of(requests, requests.instance == code, edges, {"instance": name})
+
+
+def _courses_of(requests: Requests, chosen: Flags, edges: Floats, scope: Mapping[str, str]) -> Iterator[Course]:
+    ts = requests.ts[chosen]
+    centres = (edges[:-1] + edges[1:]) / 2
+    if len(ts) < _FEWEST:
+        return
+    waited, duration = requests.waited[chosen], requests.duration[chosen]
+    yield Course("ttft_seconds_p50", scope, "seconds", centres, _binned(ts, waited, edges, 0.5), 1)
+    yield Course("ttft_seconds_p95", scope, "seconds", centres, _binned(ts, waited, edges, 0.9), 1)
+    yield Course("e2e_seconds_mean", scope, "seconds", centres, _binned(ts, duration, edges, None), 1)
+    for name, flags in (("aborted_ratio", requests.aborted), ("error_ratio", requests.failed)):
+        values = _binned(ts, flags[chosen].astype(np.float64), edges, None)
+        yield Course(name, scope, "ratio", centres, values, 1)
+
+
+def _binned(ts: Floats, values: Floats, edges: Floats, q: float | None) -> Floats:
+    """Quantile (or mean) of ``values`` in each bin; NaN for bins with fewer than three."""
+    out = np.full(len(edges) - 1, np.nan)
+    keep = np.isfinite(values)
+    at = np.searchsorted(edges, ts[keep], side="right") - 1
+    values = values[keep]
+    for b in range(len(out)):
+        inside = values[at == b]
+        if len(inside) >= 3:
+            out[b] = np.mean(inside) if q is None else np.quantile(inside, q)
+    return out
+
+
+def workload_of(requests: Requests, baseline: Window, incident: Window) -> Workload | None:
+    """Compare the two windows' requests; None when either has fewer than twelve."""
+    base, inc = requests.within(baseline), requests.within(incident)
+    if base.sum() < _FEWEST or inc.sum() < _FEWEST:
+        return None
+    growth = growth_of(requests, base, inc)
+    found = dict(_rates(requests, baseline, incident))
+    columns: tuple[tuple[str, Floats], ...] = (
+        ("request_prompt_tokens", requests.prompt),
+        ("request_cached_tokens", requests.cached),
+        ("request_computed_tokens", requests.prompt - requests.cached),
+        ("request_output_tokens", requests.output),
+        ("client_ttft_seconds", requests.waited),
+        ("client_duration_seconds", requests.duration),
+        ("client_gap_seconds", requests.ttft - requests.engine_ttft),
+        ("gateway_connect_seconds", requests.connect),
+        ("aborted_ratio", requests.aborted.astype(np.float64)),
+        ("error_ratio", requests.failed.astype(np.float64)),
+        ("cache_reuse_ratio", _reuse(requests)),
+        ("replica_switch_ratio", _switched(requests)),
+    )
+    for name, values in columns:
+        finding = judge_values(SIGNALS[name], values[base], values[inc], labels={"source": "request records"})
+        if finding is not None and np.isfinite(values[base]).sum() >= _FEWEST:
+            found[name] = finding
+    if growth is not None:
+        for name, flags in (("session_growth_ratio", growth.grown), ("giant_prompt_ratio", growth.giant)):
+            found[name] = _token_share(requests, name, flags, growth.usual_tokens, base, inc)
+    tenant = _tenant_share(requests, base, inc)
+    if tenant is not None:
+        found["top_tenant_ratio"] = tenant
+    return Workload(requests, base, inc, found, growth)
+
+
+def _rates(requests: Requests, baseline: Window, incident: Window) -> Iterator[tuple[str, Finding]]:
+    """Arrivals and begun sessions a second, compared on counts in equal bins."""
+    first = requests.turn == 0
+    for name, flags in (("arrivals_per_second", np.ones(len(requests), dtype=bool)), ("sessions_per_second", first)):
+        if name == "sessions_per_second" and not requests.sessions:
+            continue
+        counts = [_counts(requests.ts[flags], window) for window in (baseline, incident)]
+        finding = judge_values(SIGNALS[name], counts[0], counts[1], labels={"source": "request records"})
+        if finding is not None:
+            yield name, finding
+
+
+def _counts(ts: Floats, window: Window) -> Floats:
+    """Requests a second in about twelve equal bins; a little more than zero where there are none, so
+    that a logarithm exists."""
+    width = max(window.seconds / 12, 1e-6)
+    edges = window.start + width * np.arange(13)
+    counts, _ = np.histogram(ts, edges)
+    rates: Floats = np.maximum(counts, 0.3) / width
+    return rates
+
+
+def growth_of(requests: Requests, base: Flags, inc: Flags) -> Growth | None:
+    """Split the incident's long prompts into resent history and sudden giants.
+
+    A prompt is *grown* when the session's previous turn had already left at least half of it;
+    a *giant* when it is five times the usual length and did not come that way."""
+    usual = requests.prompt[base]
+    usual = usual[np.isfinite(usual)]
+    if len(usual) < _FEWEST:
+        return None
+    usual_tokens = 1.25 * float(np.quantile(usual, 0.75))
+    long = np.nan_to_num(requests.prompt) > usual_tokens
+    history = np.nan_to_num(requests.history)
+    if requests.sessions:
+        grown = long & (history >= 0.5 * np.nan_to_num(requests.prompt))
+        giant = long & ~grown & (np.nan_to_num(requests.prompt) > 5 * usual_tokens)
+    else:
+        grown = np.zeros(len(requests), dtype=bool)
+        giant = np.nan_to_num(requests.prompt) > 5 * usual_tokens
+    chosen = np.flatnonzero(grown & inc)
+    longest: dict[int, float] = {}
+    for i in chosen:
+        code = int(requests.session[i])
+        longest[code] = max(longest.get(code, 0.0), float(requests.prompt[i]))
+    names = tuple(requests.sessions[code] for code, _ in sorted(longest.items(), key=lambda kv: (-kv[1], kv[0])))
+    first = [float(requests.prompt[np.flatnonzero(requests.session == code)[0]]) for code in longest]
+    return Growth(
+        usual_tokens, grown, giant, names,
+        max(longest.values(), default=float("nan")), float(np.median(first)) if first else float("nan"),
+    )  # fmt: skip
+
+
+def _token_share(r: Requests, name: str, flags: Flags, usual: float, base: Flags, inc: Flags) -> Finding:
+    """Share of prompt tokens beyond the usual length that flagged requests carry."""
+    def share(window: Flags) -> float:
+        tokens = np.nan_to_num(r.prompt[window])
+        beyond = np.where(flags[window], np.maximum(tokens - usual, 0.0), 0.0)
+        return float(beyond.sum() / max(tokens.sum(), 1.0))
+
+    signal = SIGNALS[name]
+    before, during = share(base), share(inc)
+    effect = (during - before) / signal.floor
+    known = float(np.isfinite(r.prompt[inc]).mean())
+    return Finding(name, {"source": "request records"}, signal.unit, before, during, effect, effect, effect, None, known, during)
+
+
+def _tenant_share(r: Requests, base: Flags, inc: Flags) -> Finding | None:
+    """Share of tokens of the tenant whose share grew most; None with fewer than two tenants."""
+    if len(r.tenants) < 2:
+        return None
+    tokens = np.nan_to_num(r.prompt) + np.nan_to_num(r.output)
+    tokens = np.where(tokens > 0, tokens, np.nanmedian(r.prompt) if np.isfinite(r.prompt).any() else 1.0)
+    shares = []
+    for window in (base, inc):
+        per = np.bincount(np.maximum(r.tenant[window], 0), weights=tokens[window], minlength=len(r.tenants))
+        shares.append(per / max(per.sum(), 1.0))
+    top = int(np.argmax(shares[1] - shares[0]))
+    signal = SIGNALS["top_tenant_ratio"]
+    effect = float((shares[1][top] - shares[0][top]) / signal.floor)
+    labels = {"source": "request records", "tenant": r.tenants[top]}
+    before, during = float(shares[0][top]), float(shares[1][top])
+    return Finding(signal.name, labels, signal.unit, before, during, effect, effect, effect, None, 1.0, during)
+
+
+def _reuse(r: Requests) -> Floats:
+    """Cached tokens over what the previous turn left behind, later turns only."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        share: Floats = np.where(r.history > 0, np.minimum(r.cached / r.history, 1.0), np.nan)
+    return share
+
+
+def _switched(r: Requests) -> Floats:
+    """1 where a turn came to another replica than the turn before, 0 where not, NaN for first turns."""
+    if len(r.instances) < 2:
+        return np.full(len(r), np.nan)
+    before = r.instance[np.maximum(r.previous, 0)]
+    switched: Floats = np.where(r.previous >= 0, (before != r.instance).astype(np.float64), np.nan)
+    return switched

@@ -1,0 +1,72 @@
+"""The table of contents: one root cause a room, in the order of the catalogue.
+
+A room holds a ``CARD`` (what it is), ``NEEDS`` (without which nothing can be said) and ``examine``
+(what it sees in a view). Rooms never import each other; only ``diag.triage`` compares them.
+"""
+
+from __future__ import annotations
+
+from diag.hypotheses import (
+    abandoned_requests,
+    config_change,
+    context_growth,
+    engine_restart,
+    head_of_line_blocking,
+    host_cpu_starvation,
+    host_memory_leak,
+    kv_cache_exhaustion,
+    load_burst,
+    long_outputs,
+    network_latency,
+    noisy_neighbour,
+    power_cap,
+    prefix_cache_broken,
+    prefix_cache_off,
+    prefix_cache_scattered,
+    sequence_limit,
+    telemetry_fault,
+    tenant_dominance,
+    thermal_throttle,
+)
+from diag.hypotheses.registry import Hypothesis
+from diag.hypotheses.unknown import CARD as UNKNOWN
+from diag.model import Card
+
+__all__ = ["CARDS", "HYPOTHESES", "UNKNOWN", "needs"]
+
+HYPOTHESES: tuple[Hypothesis, ...] = (
+    # Traffic and sessions
+    Hypothesis(context_growth.CARD, context_growth.NEEDS, context_growth.examine),
+    Hypothesis(kv_cache_exhaustion.CARD, kv_cache_exhaustion.NEEDS, kv_cache_exhaustion.examine),
+    Hypothesis(prefix_cache_off.CARD, prefix_cache_off.NEEDS, prefix_cache_off.examine, trigger=False),
+    Hypothesis(prefix_cache_broken.CARD, prefix_cache_broken.NEEDS, prefix_cache_broken.examine),
+    Hypothesis(prefix_cache_scattered.CARD, prefix_cache_scattered.NEEDS, prefix_cache_scattered.examine),
+    Hypothesis(load_burst.CARD, load_burst.NEEDS, load_burst.examine),
+    Hypothesis(head_of_line_blocking.CARD, head_of_line_blocking.NEEDS, head_of_line_blocking.examine),
+    Hypothesis(tenant_dominance.CARD, tenant_dominance.NEEDS, tenant_dominance.examine),
+    Hypothesis(abandoned_requests.CARD, abandoned_requests.NEEDS, abandoned_requests.examine),
+    Hypothesis(long_outputs.CARD, long_outputs.NEEDS, long_outputs.examine),
+    Hypothesis(sequence_limit.CARD, sequence_limit.NEEDS, sequence_limit.examine),
+    # Engine
+    Hypothesis(engine_restart.CARD, engine_restart.NEEDS, engine_restart.examine),
+    Hypothesis(config_change.CARD, config_change.NEEDS, config_change.examine),
+    # GPU
+    Hypothesis(thermal_throttle.CARD, thermal_throttle.NEEDS, thermal_throttle.examine),
+    Hypothesis(power_cap.CARD, power_cap.NEEDS, power_cap.examine),
+    Hypothesis(noisy_neighbour.CARD, noisy_neighbour.NEEDS, noisy_neighbour.examine),
+    # Host
+    Hypothesis(host_cpu_starvation.CARD, host_cpu_starvation.NEEDS, host_cpu_starvation.examine),
+    Hypothesis(host_memory_leak.CARD, host_memory_leak.NEEDS, host_memory_leak.examine),
+    # Network
+    Hypothesis(network_latency.CARD, network_latency.NEEDS, network_latency.examine),
+    # Telemetry
+    Hypothesis(telemetry_fault.CARD, telemetry_fault.NEEDS, telemetry_fault.examine),
+)
+"""Every judged hypothesis. ``unknown`` has a card but no room: it stands when nothing else does."""
+
+CARDS: dict[str, Card] = {**{h.card.id: h.card for h in HYPOTHESES}, UNKNOWN.id: UNKNOWN}
+
+
+def needs(id: str) -> tuple[tuple[str, ...], ...]:
+    """The any-of groups of signals without which ``id`` is not assessable; () for ``unknown``."""
+    return next((h.needs for h in HYPOTHESES if h.card.id == id), ())

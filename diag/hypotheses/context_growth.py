@@ -1,0 +1,144 @@
+"""Sessions resend their whole growing history.
+
+Mechanism: a client sends the full dialogue with every question, so prefill work and KV per request
+climb with the age of the session, faster than linearly where attention dominates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from diag.detectors.cues import Explained, Reach, flat, rises, stated
+from diag.detectors.exposure import share_of_excess
+from diag.detectors.service import dose_of
+from diag.detectors.view import View
+from diag.detectors.wording import quantity
+from diag.detectors.workload import Workload
+from diag.hypotheses.registry import Output
+from diag.model import Card, Finding, Mitigation
+
+CARD = Card(
+    id="context_growth",
+    title="Sessions resend their whole growing history",
+    mechanism=(
+        "A client sends the full dialogue with every question. Prefill work and KV-cache use of each request climb "
+        "with the session's age, faster than linearly where attention dominates; once the KV pool is full, "
+        "preemption throws work away and it is computed again."
+    ),
+    signs=(
+        "prompt tokens per request rise, and rise with the age of the session",
+        "time to first token follows prompt length on one and the same curve",
+        "old sessions are slow, fresh ones fast until the pool is full",
+        "KV use climbs with them; then preemptions, or queueing behind long prefills",
+    ),
+    rules_out=(
+        "prompt lengths stay level",
+        "fresh sessions of equal length are equally slow from the start",
+        "the request rate explains the excess",
+    ),
+    look_alikes={
+        "load_burst": "the rate rises, lengths do not",
+        "prefix_cache_off": "it makes every turn dearer; say both, growth is the root",
+        "head_of_line_blocking": "single giants without history, not sessions that grow",
+        "long_outputs": "answers grew first; histories are longer only because of them",
+    },
+    mitigations=(
+        Mitigation("Ask the users of the slowest sessions to start a new conversation: it helps at once.", True),
+        Mitigation("Trim in the chat backend: last N messages verbatim and a short summary of the rest.", True),
+        Mitigation("Turn on prefix caching (--enable-prefix-caching), so that a turn computes only its new tail; needs a restart.", False),
+        Mitigation("Cap --max-model-len only together with trimming: a cap alone turns long dialogues into errors.", False),
+    ),
+    next_check="List prompt tokens by session age from the backend's log for the three slowest sessions.",
+    chain=(
+        "request_prompt_tokens", "prompt_tokens_per_request_mean", "kv_cache_usage_ratio", "preemptions_per_second",
+        "waiting_requests", "prefill_seconds_mean", "queue_seconds_mean", "ttft_seconds_mean",
+    ),
+    leads_to=("kv_cache_exhaustion", "prefix_cache_broken", "head_of_line_blocking", "sequence_limit"),
+)  # fmt: skip
+
+NEEDS = (("request_prompt_tokens", "prompt_tokens_per_request_mean"),)
+
+
+def examine(view: View) -> Iterator[Output]:
+    """Lengths, their growth within sessions, and whether waiting follows them."""
+    length = view.finding("request_prompt_tokens", "prompt_tokens_per_request_mean")
+    if length is not None:
+        yield rises("length", length, "prompt length per request")
+    work = view.workload
+    if work is not None and work.growth is not None and work.requests.sessions:
+        yield from _sessions(view, work)
+    else:
+        yield from _ramp(view)
+    outputs = view.finding("request_output_tokens", "output_tokens_per_request_mean")
+    if outputs is not None:
+        yield flat("answers_flat", outputs, "answer length", sign=1)
+    arrivals = view.finding("arrivals_per_second", "first_tokens_per_second")
+    if arrivals is not None:
+        yield flat("rate_flat", arrivals, "request rate", sign=1)
+
+
+def _sessions(view: View, work: Workload) -> Iterator[Output]:
+    growth = work.growth
+    assert growth is not None
+    share = work.findings["session_growth_ratio"]
+    if growth.sessions:
+        text = (
+            f"{len(growth.sessions)} sessions resend their history: up to "
+            f"{quantity(growth.longest_tokens, 'tokens')} a request, from {quantity(growth.first_tokens, 'tokens')} "
+            f"when they began; {quantity(share.during, 'ratio')} of all prompt tokens are such growth"
+        )
+    else:
+        text = f"no session's prompts grow beyond the usual {quantity(growth.usual_tokens, 'tokens')}"
+    rising = share.effect >= 1
+    yield stated(
+        "growth", share.signal, rising, text, before=share.before, during=share.during, unit="ratio",
+        degree=min(1.0, max(0.0, share.effect / 2)) if rising else 0.0,
+    )  # fmt: skip
+    giants = work.findings["giant_prompt_ratio"]
+    if giants.effect >= 1 and giants.during > share.during:
+        text = f"{quantity(giants.during, 'ratio')} of prompt tokens are single giants without history"
+        yield stated("giants", giants.signal, False, text, before=giants.before, during=giants.during, unit="ratio")
+    dose = dose_of(work.requests, work.incident)
+    if dose is not None:
+        follows = dose.exponent >= 0.3 and dose.long_seconds > 1.5 * dose.short_seconds
+        text = (
+            f"first token follows prompt length (exponent {dose.exponent:.1f}): "
+            f"{quantity(dose.long_seconds, 'seconds')} at {quantity(dose.long_tokens, 'tokens')}, "
+            f"{quantity(dose.short_seconds, 'seconds')} at {quantity(dose.short_tokens, 'tokens')}"
+        )
+        yield stated("dose", "client_ttft_seconds", follows, text, degree=1.0 if follows else 0.3)
+    explained = share_of_excess(work.requests, growth.grown, work.baseline, work.incident)
+    if explained is not None:
+        yield Explained(explained)
+    if growth.sessions and rising:
+        yield Reach({"sessions": growth.sessions[:20]})
+
+
+def _ramp(view: View) -> Iterator[Output]:
+    """Without sessions: did lengths climb inside the incident, as growth does and giants do not?"""
+    ramp = _climb(view, "prompt_tokens_per_request_mean")
+    if ramp is not None:
+        early, late, finding = ramp
+        climbs = late > 1.25 * early
+        text = (
+            f"prompt length climbs through the incident: {quantity(early, 'tokens')} in its first third, "
+            f"{quantity(late, 'tokens')} in its last"
+            if climbs
+            else f"prompt length does not climb through the incident ({quantity(early, 'tokens')} → {quantity(late, 'tokens')})"
+        )
+        yield stated("ramp", finding.signal, climbs, text, before=early, during=late, unit="tokens")
+
+
+def _climb(view: View, name: str) -> tuple[float, float, Finding] | None:
+    import numpy as np
+
+    finding = view.fleet.get(name)
+    series = view.case.of(name)
+    if finding is None or not series:
+        return None
+    values = series[0].within(view.spans.settled)
+    third = len(values) // 3
+    early, late = values[:third], values[len(values) - third :]
+    if third < 2 or not np.isfinite(early).any() or not np.isfinite(late).any():
+        return None
+    return float(np.nanmean(early)), float(np.nanmean(late)), finding

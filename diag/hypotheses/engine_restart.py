@@ -1,0 +1,60 @@
+"""A crash or restart: lost work, cold caches, warm-up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from diag.detectors.cues import PRESENT, Explained, Reach, stated
+from diag.detectors.view import View
+from diag.detectors.wording import quantity
+from diag.hypotheses.registry import Output
+from diag.model import Card, Mitigation
+
+CARD = Card(
+    id="engine_restart",
+    title="The engine restarted: requests lost, caches cold",
+    mechanism="The process died or was restarted; requests in flight were lost, and until caches and kernels are warm every prompt is computed in full.",
+    signs=("process start time changes, counters begin at zero", "scrapes fail for a while", "errors first, then cold-cache prefill for some minutes"),
+    rules_out=("the start time is constant and every scrape succeeded",),
+    look_alikes={"config_change": "restarted with other settings: it does not pass by itself", "gpu_hardware_fault": "what made it crash", "port_conflict": "it restarts again and again"},
+    mitigations=(
+        Mitigation("Keep traffic on the other replicas until the cache is warm.", True),
+        Mitigation("Find the reason in the last lines before the start-up banner of its log.", True),
+    ),
+    next_check="Read the engine's log above the last start-up banner, and the container's last exit code.",
+    chain=("target_up", "error_ratio", "prefix_cache_hit_ratio", "prefill_seconds_mean", "ttft_seconds_mean"),
+    leads_to=("prefix_cache_broken",),
+)  # fmt: skip
+
+NEEDS = (("engine_start_time_seconds", "target_up"),)
+
+
+def examine(view: View) -> Iterator[Output]:
+    """A new process near the onset, an outage, and whether settings explain it better."""
+    restarts = [c for c in view.changes if c.kind == "restart" and view.near_onset(c, 120.0) or c.kind == "restart" and view.spans.incident.contains(c.time)]
+    engines = set(view.affected) | set(view.spared)
+    outages = [o for o in view.outages if o.target in engines or not engines]
+    outages = [o for o in outages if o.window.end >= view.onset - 120]
+    if not restarts:
+        started, up = view.fleet.get("engine_start_time_seconds"), view.fleet.get("target_up")
+        constant = started is not None and started.present_ratio >= PRESENT
+        text = "the engine's start time is the same throughout" if constant else "no restart is seen"
+        yield stated("restarted", "engine_start_time_seconds", False, text, decisive=constant and (up is None or not outages))
+        return
+    text = ", ".join(dict.fromkeys(c.text for c in restarts))
+    yield stated("restarted", "engine_start_time_seconds", True, text, onset=restarts[0].time)
+    if outages:
+        down = outages[0].window
+        yield stated("outage", "target_up", True, f"{outages[0].target} answered no scrape for {quantity(down.seconds, 'seconds')}", onset=down.start)
+    errors = view.finding("error_ratio")
+    if errors is not None:
+        yield stated("errors", errors.signal, errors.during > errors.before + 0.02, f"{quantity(errors.during, 'ratio')} of requests failed (before: {quantity(errors.before, 'ratio')})", before=errors.before, during=errors.during, unit="ratio")
+    changed = [c for c in view.changes if c.kind == "fact" and view.near_onset(c)]
+    marked = [c for c in view.changes if c.kind == "event" and c.signal in ("config", "deploy") and view.near_onset(c)]
+    if changed or marked:
+        yield stated("same_settings", "kv_capacity_tokens", False, f"it came back with a change: {(changed or marked)[0].text}")
+    else:
+        yield stated("same_settings", "kv_capacity_tokens", True, "it came back with the same settings")
+        if outages:
+            yield Explained(0.8)
+    yield Reach({"instances": tuple(dict.fromkeys(c.target for c in restarts))})

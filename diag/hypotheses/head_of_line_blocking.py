@@ -1,0 +1,88 @@
+"""A giant request holds the step, and everyone behind it waits.
+
+Engine gauges stand still meanwhile: statistics are published between steps, so waiting and queue
+time can stay zero while clients wait for seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from diag.detectors.cues import Explained, flat, rises, stated
+from diag.detectors.exposure import exposure_of
+from diag.detectors.view import View
+from diag.detectors.wording import quantity
+from diag.detectors.workload import Workload
+from diag.hypotheses.registry import Output
+from diag.model import Card, Mitigation
+
+CARD = Card(
+    id="head_of_line_blocking",
+    title="Giant prompts block the short requests behind them",
+    mechanism="Requests are served first come, first served: while one giant prompt is computed, those behind it wait for the rest of it.",
+    signs=(
+        "short requests that arrive during a giant's prefill wait, others do not",
+        "tails of prompt length and first token rise, medians do not",
+        "waiting and queue time may stay 0: gauges stand still between scrapes",
+    ),
+    rules_out=("no giants", "waits are equal with and without a giant in progress"),
+    look_alikes={"load_burst": "the rate rose and everyone queues", "context_growth": "long prompts are the history of sessions that grow"},
+    mitigations=(
+        Mitigation("Send prompts above a length limit to a replica of their own, or reject them at the gateway.", True),
+        Mitigation("Turn chunked prefill on with a --long-prefill-token-threshold, so that short requests slip in between.", False),
+        Mitigation("Schedule by priority (--scheduling-policy priority) and mark batch prompts as low.", False),
+    ),
+    next_check="List requests above five times the usual prompt length with arrival time and first-token time.",
+    chain=("giant_prompt_ratio", "prompt_tokens_per_request_p99", "prefill_seconds_mean", "ttft_seconds_p95"),
+)  # fmt: skip
+
+NEEDS = (("giant_prompt_ratio", "prompt_tokens_per_request_p99"),)
+
+
+def examine(view: View) -> Iterator[Output]:
+    """Giants, the contrast between requests behind them and others, and an untroubled median."""
+    work = view.workload
+    if work is not None and work.growth is not None:
+        yield from _records(work)
+    else:
+        yield from _metrics(view)
+    usage = view.fleet.get("kv_cache_usage_ratio")
+    if usage is not None:
+        most = max(usage.peak, usage.during)
+        yield stated("kv_free", usage.signal, most < 0.9, f"KV cache at most {quantity(most, 'ratio')} full", during=most, unit="ratio")
+    rate = view.finding("arrivals_per_second", "first_tokens_per_second")
+    if rate is not None:
+        yield flat("rate_flat", rate, "request rate", sign=1)
+
+
+def _records(work: Workload) -> Iterator[Output]:
+    growth = work.growth
+    assert growth is not None
+    share = work.findings["giant_prompt_ratio"]
+    count = int((growth.giant & work.incident).sum())
+    longest = float(np.nanmax(np.where(growth.giant & work.incident, work.requests.prompt, np.nan))) if count else 0.0
+    text = f"{count} giant prompts of up to {quantity(longest, 'tokens')} against a usual {quantity(growth.usual_tokens, 'tokens')}" if count else f"no prompt above five times the usual {quantity(growth.usual_tokens, 'tokens')} that is not a session's history"
+    yield stated("giants", share.signal, share.effect >= 1, text, before=share.before, during=share.during, unit="ratio", degree=min(1.0, share.effect / 2) if share.effect >= 1 else 0.0, decisive=count == 0)
+    if not count:
+        return
+    seen = exposure_of(work.requests, growth.giant, work.baseline, work.incident)
+    if seen is not None:
+        ratio = seen.behind_seconds / max(seen.free_seconds, 1e-6)
+        text = f"{seen.behind} short requests behind a giant waited {quantity(seen.behind_seconds, 'seconds')}, {seen.free} others {quantity(seen.free_seconds, 'seconds')} (medians)"
+        yield stated("behind", "client_ttft_seconds", ratio >= 2, text, before=seen.free_seconds, during=seen.behind_seconds, unit="seconds", degree=min(1.0, ratio / 4) if ratio >= 2 else 0.0)
+        if share.effect >= 1:
+            yield Explained(seen.excess_share)
+
+
+def _metrics(view: View) -> Iterator[Output]:
+    tail = view.fleet.get("prompt_tokens_per_request_p99")
+    if tail is not None:
+        yield rises("giants", tail, "prompt length's 99th percentile")
+    median = view.fleet.get("prompt_tokens_per_request_p50")
+    if median is not None and tail is not None and tail.effect >= 1:
+        yield flat("median_flat", median, "median prompt length", sign=1)
+    queue = view.phases.share("queue")
+    if queue is not None and tail is not None and tail.effect >= 1:
+        yield stated("not_queue", "queue_seconds_mean", queue < 0.4, f"{quantity(queue, 'ratio')} of the extra wait is queue time", degree=1 - queue)

@@ -1,0 +1,74 @@
+"""API server, tokeniser or scheduler are starved of CPU.
+
+Engines busy-wait, so a busy core alone means nothing: what counts is a slower service at equal work
+together with a fuller host, above all time lost between the engine's own phases.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from diag.detectors.cues import Explained, flat, rises, stated
+from diag.detectors.service import demand_of, slower
+from diag.detectors.view import View
+from diag.detectors.wording import quantity
+from diag.hypotheses.registry import Output
+from diag.model import Card, Finding, Mitigation
+
+CARD = Card(
+    id="host_cpu_starvation",
+    title="The engine's host processes are starved of CPU",
+    mechanism="API server, tokeniser or scheduler compete with something else for CPU (or hit a quota): steps start late, requests stall before and between them.",
+    signs=("everything slower by about one factor at equal work, with stalls", "first-token time that is neither queue nor prefill", "CPU busy, run queue long, throttled periods or CPU pressure up"),
+    rules_out=("CPU free", "demand explains the slower steps"),
+    look_alikes={"noisy_neighbour": "the neighbour is on the GPU", "head_of_line_blocking": "stalls coincide with giant prompts", "grammar_stall": "only structured-output requests"},
+    mitigations=(
+        Mitigation("Stop or move the process that takes the CPU (top, pidstat on the node).", True),
+        Mitigation("Raise the container's CPU quota or pin the engine to cores of its own.", True),
+    ),
+    next_check="pidstat -u 2 10 on the node; container_cpu_cfs_throttled_periods_total of the engine's pod.",
+    chain=("node_cpu_user_ratio", "node_load1", "node_cpu_pressure_ratio", "container_cpu_throttled_ratio", "inter_token_seconds_mean", "ttft_seconds_mean"),
+)  # fmt: skip
+
+NEEDS = (("node_cpu_busy_ratio", "node_cpu_user_ratio", "node_cpu_pressure_ratio", "container_cpu_throttled_ratio", "node_load1"),)
+_CPU = ("container_cpu_throttled_ratio", "node_cpu_pressure_ratio", "node_cpu_user_ratio", "node_cpu_busy_ratio", "node_cpu_steal_ratio", "node_load1")
+_WORDS = {
+    "container_cpu_throttled_ratio": "share of throttled CPU periods",
+    "node_cpu_pressure_ratio": "share of time some task waited for a CPU",
+    "node_cpu_user_ratio": "CPU time in user mode",
+    "node_cpu_busy_ratio": "CPU time in use",
+    "node_cpu_steal_ratio": "CPU time taken by the hypervisor",
+    "node_load1": "load average (one minute)",
+}
+
+
+def examine(view: View) -> Iterator[Output]:
+    """The fullest CPU sign, a slower service at equal work, and time lost outside the phases."""
+    cpu = _fullest(view)
+    if cpu is not None:
+        yield rises("cpu", cpu, _WORDS[cpu.signal])
+    load = view.fleet.get("node_load1")
+    if load is not None and load is not cpu:
+        yield rises("run_queue", load, _WORDS["node_load1"])
+    demand = demand_of(view)
+    if demand.known >= 2:
+        yield stated("demand_flat", "arrivals_per_second", not demand.moved, f"demand moved: {', '.join(demand.moved)}" if demand.moved else "equal work: same rate, same lengths, same cache hits")
+    speed = slower(view)
+    if speed is not None:
+        ratio, seen = speed
+        degree = 1.0 if ratio >= 1.3 else max(0.0, (ratio - 1.0) / 0.6)
+        yield stated("slower", "inter_token_seconds_mean", ratio >= 1.2, f"time between tokens ×{ratio:.2f} ({seen})", degree=degree)
+    front = view.phases.share("front")
+    if front is not None:
+        yield stated("front", "ttft_seconds_mean", front >= 0.3, f"{quantity(front, 'ratio')} of the extra wait is neither queue nor prefill: requests stall in the server's own process", degree=front)
+        if not demand.moved and cpu is not None and cpu.effect >= 1:
+            yield Explained(max(front, 0.5))
+    usage = view.fleet.get("gpu_utilization_ratio")
+    if usage is not None:
+        yield flat("gpu_not_busier", usage, "GPU utilisation", sign=1)
+
+
+def _fullest(view: View) -> Finding | None:
+    found = [f for name in _CPU for f in view.each.get(name, ()) if name != "node_load1"]
+    found = found or list(view.each.get("node_load1", ()))
+    return max(found, key=lambda f: f.effect) if found else None

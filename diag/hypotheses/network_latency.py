@@ -1,0 +1,52 @@
+"""Time is lost before or after the engine: balancer, DNS, TLS, retransmits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from diag.detectors.cues import Explained, flat, rises, stated
+from diag.detectors.view import View
+from diag.detectors.wording import quantity
+from diag.hypotheses.registry import Output
+from diag.model import Card, Mitigation
+
+CARD = Card(
+    id="network_latency",
+    title="Time is lost on the way to or from the engine",
+    mechanism="Between client and engine something delays bytes: a balancer, DNS, TLS, buffering, packet loss. The engine itself is as fast as before.",
+    signs=("clients wait longer, the engine's own first-token time does not move", "connect or upstream queue time up in the gateway's log", "retransmits up"),
+    rules_out=("the engine's own time carries the excess", "gateway times stay in milliseconds"),
+    look_alikes={"proxy_limit": "in-flight pinned at a limit, 504s at a round timeout", "client_limit": "the client itself is the limit", "host_memory_leak": "the chat backend swaps"},
+    mitigations=(
+        Mitigation("Send one request from the engine's own host: if it is fast there, go outwards hop by hop.", True),
+        Mitigation("Take the slow balancer or zone out of rotation; roll back its last change.", True),
+    ),
+    next_check="curl -w '%{time_namelookup} %{time_connect} %{time_starttransfer}' against gateway and engine, from the client's side.",
+    chain=("node_tcp_retransmit_ratio", "gateway_connect_seconds", "client_gap_seconds", "client_ttft_seconds"),
+)  # fmt: skip
+
+NEEDS = (("client_ttft_seconds",), ("ttft_seconds_mean", "client_gap_seconds"))
+
+
+def examine(view: View) -> Iterator[Output]:
+    """The client's excess against the engine's, then where on the way."""
+    phases = view.phases
+    if phases.client is not None and phases.gap is not None and phases.client >= 0.05:
+        share = max(0.0, min(1.0, phases.gap / phases.client))
+        engine = quantity(phases.engine, "seconds") if phases.engine is not None else "?"
+        text = (
+            f"of {quantity(phases.client, 'seconds')} extra first-token time at the client the engine measured {engine}: "
+            f"{quantity(share, 'ratio')} is lost outside it"
+        )
+        yield stated("gap", "client_gap_seconds", share >= 0.5, text, during=phases.gap, unit="seconds", degree=share, decisive=share < 0.25)
+        if share >= 0.5:
+            yield Explained(share)
+    own = view.fleet.get("ttft_seconds_mean")
+    if own is not None:
+        yield flat("engine_flat", own, "the engine's own first-token time", sign=1)
+    connect = view.finding("gateway_connect_seconds")
+    if connect is not None:
+        yield rises("connect", connect, "the gateway's connect time")
+    resent = view.fleet.get("node_tcp_retransmit_ratio")
+    if resent is not None and resent.effect >= 1:
+        yield rises("retransmits", resent, "share of TCP segments sent again")

@@ -1,0 +1,81 @@
+"""Another process uses the same GPU, in step with the slow spells."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from diag.detectors.cues import PRESENT, Explained, Reach, stated
+from diag.detectors.gpus import gpu_name, in_step
+from diag.detectors.view import View
+from diag.detectors.wording import quantity
+from diag.hypotheses.registry import Output
+from diag.model import Card, Mitigation, Series
+from diag.stats.timing import Coincidence
+
+CARD = Card(
+    id="noisy_neighbour",
+    title="Another process on the same GPU takes its time",
+    mechanism="A second process shares the GPU's compute, bandwidth or memory; whenever it is busy the engine's steps take longer.",
+    signs=("foreign SM time or memory up in step with the slow spells", "other GPUs unaffected", "utilisation high while the engine's own load is level"),
+    rules_out=("no foreign process on the GPU", "its busy times do not match the slow times"),
+    look_alikes={"load_burst": "own load", "host_cpu_starvation": "neighbour on the CPU, not the GPU"},
+    mitigations=(
+        Mitigation("Stop or move the other process; nvidia-smi shows its PID.", True),
+        Mitigation("Give the engine the card alone (scheduling, MIG, exclusive compute mode).", False),
+    ),
+    next_check="nvidia-smi pmon -c 30 on the node while it is slow.",
+    chain=("gpu_foreign_sm_ratio", "gpu_foreign_memory_bytes", "gpu_utilization_ratio", "inter_token_seconds_mean", "prefill_seconds_mean", "ttft_seconds_mean"),
+)  # fmt: skip
+
+NEEDS = (("gpu_foreign_sm_ratio", "gpu_foreign_memory_bytes"),)
+_LEVELS = {"gpu_foreign_sm_ratio": 0.06, "gpu_foreign_memory_bytes": 5e8}
+_IN_STEP, _OUT_OF_STEP = 0.45, 0.15  # phi; the published prototype's bounds
+_FEW = 4  # switches below which a match is one coincidence
+
+
+def examine(view: View) -> Iterator[Output]:
+    """Is there a foreign process at all, was it there more than before, does it keep time?"""
+    best: tuple[float, Series, float, float] | None = None
+    for name, level in _LEVELS.items():
+        for series in view.case.of(name):
+            before, during = _busy(series.within(view.spans.baseline), level), _busy(series.within(view.spans.incident), level)
+            if during is not None and (best is None or during > best[0]):
+                best = (during, series, before or 0.0, level)
+    if best is None:
+        return
+    during, series, before, level = best
+    where = gpu_name(series.labels)
+    inside = series.within(view.spans.incident)
+    present = float(np.isfinite(inside).mean()) >= PRESENT
+    if during == 0:
+        yield stated("foreign", series.signal, False, f"no foreign process on {where} in the whole incident", before=before, during=0.0, unit="ratio", decisive=present)
+        return
+    text = f"a foreign process is on {where} for {quantity(during, 'ratio')} of the incident ({quantity(before, 'ratio')} before)"
+    yield stated("foreign", series.signal, True, text, before=before, during=during, unit="ratio", degree=min(1.0, 0.5 + max(0.0, during - before)))
+    match = in_step(view, series, level)
+    if match is None:
+        return
+    yield from _timing(match, series.signal, where)
+
+
+def _busy(values: np.ndarray, level: float) -> float | None:
+    seen = values[np.isfinite(values)]
+    return float(np.mean(seen > level)) if len(seen) else None
+
+
+def _timing(match: Coincidence, signal: str, where: str) -> Iterator[Output]:
+    text = (
+        f"slow for {quantity(match.bad_when_on, 'ratio')} of its busy time and {quantity(match.bad_when_off, 'ratio')} of its idle time "
+        f"(phi {match.phi:.2f}, p {match.p:.2g}, {match.transitions} switches)"
+    )
+    together = match.phi >= _IN_STEP and match.p <= 0.1
+    if together:
+        yield stated("in_step", signal, True, text, degree=1.0 if match.transitions >= 2 * _FEW else 0.6)
+        yield Reach({"gpus": (where,)})
+        yield Explained(min(1.0, match.bad_when_on))
+    else:
+        apart = match.phi < _OUT_OF_STEP
+        decisive = apart and match.transitions >= _FEW
+        yield stated("in_step", signal, False, f"its busy times do not match the slow times: {text}", degree=0.0 if apart else 0.4, decisive=decisive)

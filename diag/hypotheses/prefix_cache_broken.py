@@ -1,0 +1,75 @@
+"""Caching is on, but the head of the prompt is not byte-stable.
+
+Mechanism: a clock, a counter, another tool order or template in front makes every prompt new from its
+first block on, so nothing behind it can hit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from diag.detectors.cues import Explained, falls, flat, stated
+from diag.detectors.view import View
+from diag.detectors.wording import quantity
+from diag.hypotheses.registry import Output
+from diag.model import Card, Mitigation
+
+CARD = Card(
+    id="prefix_cache_broken",
+    title="Prefix cache never hits: the prompt's head keeps changing",
+    mechanism="Something in front of the prompt (clock, counter, tool order, template, hash seed) changes with each request, so no block behind it can be reused.",
+    signs=(
+        "cached tokens per request fall at equal prompt lengths, often within one scrape",
+        "computed tokens and prefill time rise; rate and lengths do not",
+        "often a client deploy at the same moment",
+    ),
+    rules_out=("cached tokens per request stay level", "caching is off", "prompts shorter than a block"),
+    look_alikes={
+        "prefix_cache_scattered": "hits depend on the replica: same-replica turns still hit",
+        "context_growth": "histories outgrow the pool and are evicted: lengths rose, KV is full",
+        "head_of_line_blocking": "giants lower the ratio, not the cached tokens of everyone else",
+        "engine_restart": "a cold cache warms up again by itself",
+    },
+    mitigations=(
+        Mitigation("Roll back the client or template change that came with the fall.", True),
+        Mitigation("Move whatever changes (time, counters, ids) behind the stable part of the prompt; sort tools.", True),
+    ),
+    next_check="Compare the first 200 tokens of two consecutive prompts of one session byte by byte.",
+    chain=("request_cached_tokens", "prefix_cache_hit_ratio", "request_computed_tokens", "computed_tokens_per_request_mean", "prefill_seconds_mean", "ttft_seconds_mean"),
+)  # fmt: skip
+
+NEEDS = (("request_cached_tokens", "prefix_cache_hit_ratio"),)
+
+
+def examine(view: View) -> Iterator[Output]:
+    """Hits down at equal lengths, on one replica's own turns, without memory pressure."""
+    cached, ratio = view.finding("request_cached_tokens"), view.fleet.get("prefix_cache_hit_ratio")
+    main = cached or ratio
+    if main is None:
+        return
+    hits = falls("hits", main, "cached tokens per request" if cached else "prefix-cache hit rate")
+    yield hits
+    if cached is not None and ratio is not None:
+        yield falls("hits_ratio", ratio, "prefix-cache hit rate")
+    if view.fact("prefix_caching") == "off":
+        yield stated("caching_on", "prefix_cache_hit_ratio", False, "prefix caching is off: there is nothing to break", decisive=True)
+    length = view.finding("request_prompt_tokens", "prompt_tokens_per_request_mean")
+    if length is not None:
+        yield flat("lengths_flat", length, "prompt length", sign=1)
+    usage = view.fleet.get("kv_cache_usage_ratio")
+    if usage is not None:
+        pressed = max(usage.peak, usage.during) >= 0.95
+        text = f"KV cache peaks at {quantity(max(usage.peak, usage.during), 'ratio')}: " + ("cached blocks are being evicted" if pressed else "no pressure to evict cached blocks")
+        yield stated("no_pressure", usage.signal, not pressed, text, during=usage.peak, unit="ratio")
+    switched = view.finding("replica_switch_ratio")
+    if switched is not None and switched.effect >= 1:
+        yield stated("one_replica", switched.signal, False, f"turns began to switch replicas ({quantity(switched.before, 'ratio')} → {quantity(switched.during, 'ratio')})")
+    elif len(view.affected) + len(view.spared) > 1 and ratio is not None and 0.1 < ratio.during / max(ratio.before, 1e-9) < 0.8:
+        yield stated("one_replica", ratio.signal, False, "with several replicas, part of the hits survive, as when sessions change replica", degree=0.4)
+    if any(view.near_onset(c) for c in view.changes if c.kind == "restart"):
+        yield stated("no_restart", "engine_start_time_seconds", False, "the engine was restarted at the onset: its cache is cold, not broken")
+    share = view.phases.share("prefill")
+    if share is not None:
+        yield stated("route", "prefill_seconds_mean", share >= 0.4, f"{quantity(share, 'ratio')} of the extra wait is prefill", degree=share)
+        if hits.degree >= 0.5:
+            yield Explained(share)

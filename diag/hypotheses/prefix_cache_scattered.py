@@ -1,0 +1,79 @@
+"""Turns of one session land on different replicas, whose caches know nothing of each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from diag.detectors.cues import Explained, Reach, falls, flat, rises, stated
+from diag.detectors.view import View
+from diag.detectors.wording import quantity
+from diag.hypotheses.registry import Output
+from diag.model import Card, Mitigation
+
+CARD = Card(
+    id="prefix_cache_scattered",
+    title="Sessions are scattered over replicas: local prefix caches miss",
+    mechanism="The balancer sends the turns of one session to different replicas; each computes the whole history that another one holds.",
+    signs=(
+        "turns begin to switch replicas",
+        "same-replica turns hit, switched turns miss",
+        "the hit rate falls on all replicas at once, loads stay even, nobody queues",
+    ),
+    rules_out=("one replica only", "turns stay on their replica", "equal hits on same- and other-replica turns"),
+    look_alikes={"prefix_cache_broken": "misses everywhere, also on the same replica"},
+    mitigations=(
+        Mitigation("Make routing sticky by session (header or cookie hash) at the balancer.", True),
+        Mitigation("Use a cache-aware router, weighing load as well, or share KV between replicas.", False),
+    ),
+    next_check="Count how many replicas served each session in the last ten minutes, from the gateway's log.",
+    chain=("replica_switch_ratio", "prefix_cache_hit_ratio", "request_computed_tokens", "computed_tokens_per_request_mean", "prefill_seconds_mean", "ttft_seconds_mean"),
+)  # fmt: skip
+
+NEEDS = (("request_cached_tokens", "prefix_cache_hit_ratio"),)
+
+
+def examine(view: View) -> Iterator[Output]:
+    """Several replicas, turns that switch, and hits that depend on it."""
+    replicas = max(len(view.affected) + len(view.spared), len(view.workload.requests.instances) if view.workload else 0)
+    if replicas < 2:
+        yield stated("replicas", "replica_switch_ratio", False, "only one replica is seen", decisive=replicas == 1)
+        return
+    ratio, cached = view.fleet.get("prefix_cache_hit_ratio"), view.finding("request_cached_tokens")
+    main = ratio or cached
+    if main is not None:
+        yield falls("hits", main, "prefix-cache hit rate" if ratio else "cached tokens per request")
+    switched = view.finding("replica_switch_ratio")
+    if switched is not None:
+        yield rises("switching", switched, "share of turns on another replica than the turn before")
+    yield from _contrast(view)
+    length = view.finding("request_prompt_tokens", "prompt_tokens_per_request_mean")
+    if length is not None:
+        yield flat("lengths_flat", length, "prompt length", sign=1)
+    if switched is None and ratio is not None and ratio.effect <= -1:
+        left = ratio.during / max(ratio.before, 1e-9)
+        text = f"{quantity(left, 'ratio')} of the hits survive on {replicas} replicas"
+        yield stated("partial", ratio.signal, 0.1 < left < 0.8, text, degree=0.7 if 0.1 < left < 0.8 else 0.2)
+    share = view.phases.share("prefill")
+    if share is not None:
+        yield stated("route", "prefill_seconds_mean", share >= 0.4, f"{quantity(share, 'ratio')} of the extra wait is prefill", degree=share)
+        if main is not None and main.effect <= -1:
+            yield Explained(share)
+    yield Reach({"instances": view.affected})
+
+
+def _contrast(view: View) -> Iterator[Output]:
+    """Reuse on turns that stayed against turns that switched, inside the incident."""
+    if view.workload is None:
+        return
+    r, inc = view.workload.requests, view.workload.incident
+    later = inc & (r.previous >= 0) & np.isfinite(r.cached) & (np.nan_to_num(r.history) > 0)
+    before = r.instance[np.maximum(r.previous, 0)]
+    stayed, moved = later & (before == r.instance), later & (before != r.instance)
+    if stayed.sum() < 8 or moved.sum() < 8:
+        return
+    reuse = np.minimum(r.cached / np.maximum(r.history, 1), 1.0)
+    a, b = float(np.mean(reuse[stayed])), float(np.mean(reuse[moved]))
+    text = f"turns on the same replica reuse {quantity(a, 'ratio')} of their history, turns on another {quantity(b, 'ratio')}"
+    yield stated("same_replica_hits", "cache_reuse_ratio", a > b + 0.15, text, before=a, during=b, unit="ratio", degree=min(1.0, max(0.0, (a - b) / 0.3)))

@@ -1,0 +1,57 @@
+"""max_num_seqs (or adapter slots) binds while KV and compute are free."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from diag.detectors.cues import PRESENT, Explained, stated
+from diag.detectors.service import demand_of
+from diag.detectors.view import View
+from diag.detectors.wording import quantity
+from diag.hypotheses.registry import Output
+from diag.model import Card, Mitigation
+
+CARD = Card(
+    id="sequence_limit",
+    title="The limit on running sequences binds while KV is free",
+    mechanism="The scheduler runs at most max_num_seqs requests (or as many adapters as there are slots); the rest wait although memory is free.",
+    signs=("running pinned at one value while others wait", "KV use low", "the limit is in no metric: start-up log or process arguments"),
+    rules_out=("running stays below any ceiling while others wait", "nobody waits"),
+    look_alikes={"load_burst": "demand rose until it met an unchanged limit", "long_outputs": "slots are held longer", "kv_cache_exhaustion": "KV is full", "head_of_line_blocking": "one giant holds the step"},
+    mitigations=(
+        Mitigation("If the limit was lowered by a change, roll it back.", True),
+        Mitigation("Raise --max-num-seqs while KV use stays below 80 %; needs a restart.", False),
+    ),
+    next_check="Read max_num_seqs from the `non-default args` line of the start-up log or the process' command line.",
+    chain=("running_requests", "waiting_requests", "queue_seconds_mean", "ttft_seconds_mean"),
+)  # fmt: skip
+
+NEEDS = (("running_requests",), ("waiting_requests",))
+
+
+def examine(view: View) -> Iterator[Output]:
+    """A ceiling, free memory, and whether ceiling or demand moved."""
+    waiting = view.fleet.get("waiting_requests")
+    pins = [pin for pin in view.pins if not view.affected or pin.instance in view.affected]
+    if not pins:
+        idle = waiting is not None and waiting.peak < 1 and waiting.present_ratio >= PRESENT
+        text = "nobody waits" if idle else "running requests stand at no ceiling while others wait"
+        yield stated("pinned", "running_requests", False, text, decisive=waiting is not None and waiting.present_ratio >= PRESENT)
+        return
+    pin = max(pins, key=lambda p: p.waiting)
+    free = pin.kv_usage is not None and pin.kv_usage < 0.9
+    text = f"{pin.ceiling:.0f} requests run, never more, for {quantity(pin.share, 'ratio')} of the time in which others wait ({pin.waiting:.0f} on average)"
+    yield stated("pinned", "running_requests", True, text, before=pin.before_most, during=pin.ceiling, unit="requests", onset=pin.onset)
+    if pin.kv_usage is not None:
+        yield stated("kv_free", "kv_cache_usage_ratio", free, f"KV cache at most {quantity(pin.kv_usage, 'ratio')} full", during=pin.kv_usage, unit="ratio", decisive=pin.kv_usage >= 0.98)
+    limit = view.fact("max_num_seqs")
+    if limit is not None:
+        yield stated("known_limit", "running_requests", limit == f"{pin.ceiling:.0f}", f"the start-up arguments say max_num_seqs {limit}")
+    lowered = pin.before_most > pin.ceiling + 0.5
+    yield stated("lowered", "running_requests", lowered, f"before, up to {pin.before_most:.0f} ran at once" + (": the ceiling fell" if lowered else ""), degree=1.0 if lowered else 0.2)
+    demand = demand_of(view)
+    if demand.known >= 2:
+        yield stated("demand_flat", "arrivals_per_second", not demand.moved, f"demand rose: {', '.join(demand.moved)}" if demand.moved else "demand did not rise")
+    queue = view.phases.share("queue")
+    if queue is not None and free:
+        yield Explained(queue)

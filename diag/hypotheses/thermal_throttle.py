@@ -1,0 +1,51 @@
+"""Heat lowers the GPU's clock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from diag.detectors.cues import Reach, falls, rises, stated
+from diag.detectors.gpus import gpu_name, same_gpu, worst
+from diag.detectors.service import slower
+from diag.detectors.view import View
+from diag.hypotheses.registry import Output
+from diag.model import Card, Mitigation
+
+CARD = Card(
+    id="thermal_throttle",
+    title="The GPU throttles because it is too hot",
+    mechanism="Temperature reaches a slowdown threshold, the GPU lowers its clock, and every step takes longer.",
+    signs=("a thermal clock-event reason is active", "SM clock down while temperature is up", "time between tokens and prefill follow the clock"),
+    rules_out=("the clock held", "thermal reasons absent with the series alive"),
+    look_alikes={"power_cap": "power reason, normal temperature", "slow_gpu": "slow with clean clocks"},
+    mitigations=(
+        Mitigation("Drain the hot GPU's replica and let the others carry the load.", True),
+        Mitigation("Check inlet temperature, fans and dust; a lower power limit (nvidia-smi -pl) keeps it below the threshold meanwhile.", False),
+    ),
+    next_check="nvidia-smi -q -d TEMPERATURE,PERFORMANCE,CLOCK on the node, during the slow spell.",
+    chain=("gpu_temperature_celsius", "gpu_thermal_throttle_ratio", "gpu_sm_clock_hertz", "inter_token_seconds_mean", "prefill_seconds_mean", "ttft_seconds_mean"),
+)  # fmt: skip
+
+NEEDS = (("gpu_sm_clock_hertz", "gpu_thermal_throttle_ratio"),)
+
+
+def examine(view: View) -> Iterator[Output]:
+    """Thermal reason, clock, temperature on the worst GPU; and a slower service."""
+    clock, reason = worst(view, "gpu_sm_clock_hertz", -1), worst(view, "gpu_thermal_throttle_ratio", 1)
+    lead = reason if reason is not None and reason.effect >= 1 else clock or reason
+    if lead is None:
+        return
+    where = gpu_name(lead.labels)
+    if reason is not None:
+        yield rises("reason", reason, f"time under a thermal clock limit on {gpu_name(reason.labels)}")
+    if clock is not None:
+        yield falls("clock", same_gpu(view, "gpu_sm_clock_hertz", lead) or clock, f"SM clock of {where}")
+    heat = same_gpu(view, "gpu_temperature_celsius", lead)
+    if heat is not None:
+        yield rises("heat", heat, f"temperature of {where}")
+    speed = slower(view)
+    if speed is not None:
+        ratio, seen = speed
+        yield stated("slower", "inter_token_seconds_mean", ratio >= 1.2, f"time between tokens ×{ratio:.2f} ({seen})")
+    if reason is not None and reason.effect >= 1:
+        yield Reach({"gpus": (where,)})

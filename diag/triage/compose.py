@@ -1,0 +1,210 @@
+"""From judged hypotheses to the verdict: order, words, timeline, leads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from diag.detectors.symptoms import symptom_of
+from diag.detectors.view import View
+from diag.detectors.wording import quantity
+from diag.hypotheses import UNKNOWN
+from diag.model import (
+    Assessment,
+    Coverage,
+    Lead,
+    Moment,
+    State,
+    Symptom,
+    Verdict,
+)
+from diag.signals import SIGNALS
+from diag.triage.chain import WORDS, chain_of
+from diag.triage.rank import SUPPORT, Judged, leader, unknown_confidence
+
+__all__ = ["compose"]
+
+_SYMPTOMS = 6
+_LEADS = 6
+_NOT_LEADS = frozenset({"engine_start_time_seconds", "scrape_seconds", "gpu_xid_code"})
+
+
+def compose(view: View, judged: Sequence[Judged], *, now: float, version: str) -> Verdict:
+    """Assemble the verdict; ``leading`` is None when nothing is wrong, "unknown" when nothing fits."""
+    lead = leader(judged, view)
+    lost = view.symptomatic and lead is None
+    ordered = [j for j in judged if j is lead] + [j for j in judged if j is not lead]
+    assessments = [_assessment(j, view, rank + 1) for rank, j in enumerate(ordered)]
+    unknown = _unknown(view, judged, lost)
+    assessments.insert(_place(unknown, assessments, lost), unknown)
+    ranked = tuple(_ranked(a, i + 1) for i, a in enumerate(assessments))
+    leading = "unknown" if lost else (lead.id if lead else None)
+    return Verdict(
+        version=version,
+        generated_at=now,
+        source=view.case.sources,
+        baseline=view.spans.baseline,
+        incident=view.spans.incident if view.symptomatic or lead else None,
+        summary=_summary(view, lead, judged, lost),
+        symptoms=_symptoms(view),
+        leading=leading,
+        assessments=ranked,
+        timeline=_timeline(view, ranked, leading),
+        leads=_leads(view) if lost or (lead is not None and lead.state is not State.SUPPORTED) else (),
+        coverage=_coverage(view),
+        notes=(*view.case.notes, *_joins(view)),
+    )
+
+
+def _assessment(j: Judged, view: View, rank: int) -> Assessment:
+    card = j.hypothesis.card
+    evidence = tuple(sorted(j.evidence, key=lambda e: -abs(e.weight)))
+    onset = None
+    chain = chain_of(j, view) if view.symptomatic and j.driven else ()
+    if j.state in (State.SUPPORTED, State.UNDECIDED) and j.driven:
+        own = [e.onset for e in evidence if e.onset is not None and e.weight > 0]
+        onset = view.onset if view.symptomatic else (min(own) if own else None)
+    scope = dict(j.scope)
+    if j.state is State.SUPPORTED and view.affected and "instances" not in scope:
+        scope["instances"] = view.affected
+    return Assessment(
+        j.id, card.title, j.state, round(j.confidence, 3), rank, scope, onset, j.explained, j.explained_by,
+        chain, evidence, tuple(j.missing), card.mitigations, card.next_check, f"runbooks/{j.id}.md",
+    )  # fmt: skip
+
+
+def _place(unknown: Assessment, others: Sequence[Assessment], lost: bool) -> int:
+    """First when nothing else fits, last when something fits well, else behind what is supported."""
+    if lost:
+        return 0
+    if unknown.state is State.RULED_OUT:
+        return len(others)
+    supported = sum(1 for a in others if a.state is State.SUPPORTED)
+    return max(supported, 1)
+
+
+def _ranked(a: Assessment, rank: int) -> Assessment:
+    from dataclasses import replace
+
+    return replace(a, rank=rank)
+
+
+def _unknown(view: View, judged: Sequence[Judged], lost: bool) -> Assessment:
+    confidence = unknown_confidence(judged, view)
+    state = State.SUPPORTED if lost and confidence >= SUPPORT else State.UNDECIDED
+    if not view.symptomatic or not lost and confidence < 0.05:
+        state = State.RULED_OUT
+    return Assessment(
+        "unknown", UNKNOWN.title, state, round(confidence, 3), 0, {}, view.onset if lost else None, None, None,
+        (), (), (), UNKNOWN.mitigations, UNKNOWN.next_check, "runbooks/unknown.md",
+    )  # fmt: skip
+
+
+def _summary(view: View, lead: Judged | None, judged: Sequence[Judged], lost: bool) -> str:
+    if not view.symptomatic:
+        if lead is None:
+            return "No incident in this window: nothing that users feel got worse."
+        return f"{lead.hypothesis.card.title}; nobody is slower for it yet."
+    felt = _felt(view)
+    if lost:
+        return f"{felt}, and no known cause explains it with the signals at hand."
+    assert lead is not None
+    others = [j for j in judged if j is not lead and j.state is State.SUPPORTED and j.explained_by is None]
+    also = f"; also: {_lower(others[0].hypothesis.card.title)}" if others else ""
+    if lead.state is State.SUPPORTED:
+        return f"{felt}. Cause: {_lower(lead.hypothesis.card.title)} ({quantity(lead.confidence, 'ratio')} sure){also}."
+    return f"{felt}. Best guess, not certain: {_lower(lead.hypothesis.card.title)} ({quantity(lead.confidence, 'ratio')}){also}."
+
+
+def _lower(title: str) -> str:
+    return title[0].lower() + title[1:] if not title[:2].isupper() else title
+
+
+_FELT = {
+    "ttft_seconds_p95": "The slowest first tokens went from {a} to {b}",
+    "ttft_seconds_p50": "First tokens went from {a} to {b}",
+    "ttft_seconds_mean": "First tokens went from {a} to {b} on average",
+    "e2e_seconds_mean": "Answers went from {a} to {b} on average",
+    "inter_token_seconds_mean": "Time between tokens went from {a} to {b}",
+    "aborted_ratio": "Clients cut {b} of their requests (before: {a})",
+    "unfinished_ratio": "{b} of answered requests never finished (before: {a})",
+    "error_ratio": "{b} of requests fail (before: {a})",
+    "http_errors_per_second": "The server answers {b} with an error (before: {a})",
+    "rejected_requests_per_second": "{b} are refused at admission (before: {a})",
+}
+
+
+def _felt(view: View) -> str:
+    """The symptom that says most to a manager: waits first, then losses, then speed."""
+    order = list(_FELT)
+    groups = (order[:3], order[5:8], order[3:5], order[8:])
+    for names in groups:
+        seen = [e for e in view.episodes if e.course.signal in names]
+        if seen:
+            e = max(seen, key=lambda x: x.strength)
+            a, b = quantity(e.before, e.course.unit), quantity(e.during, e.course.unit)
+            return _FELT[e.course.signal].format(a=a, b=b)
+    return "The service got worse"
+
+
+def _symptoms(view: View) -> tuple[Symptom, ...]:
+    best: dict[tuple[str, str], Symptom] = {}
+    for e in view.episodes:
+        best.setdefault((e.course.signal, e.course.scope.get("instance", "")), symptom_of(e))
+    found = [*_cohorts(view), *best.values()]
+    return tuple(found[:_SYMPTOMS])
+
+
+def _cohorts(view: View) -> list[Symptom]:
+    """Sessions that grew against all others: the contrast that tells who is hit."""
+    work = view.workload
+    if work is None or work.growth is None or not work.growth.sessions or not view.symptomatic:
+        return []
+    r = work.requests
+    codes = [r.sessions.index(name) for name in work.growth.sessions]
+    old = np.isin(r.session, codes)
+    found: list[Symptom] = []
+    for name, chosen in (("old_sessions", old), ("other_sessions", ~old)):
+        a, b = (r.waited[chosen & w] for w in (work.baseline, work.incident))
+        a, b = a[np.isfinite(a)], b[np.isfinite(b)]
+        if len(a) >= 3 and len(b) >= 3:
+            found.append(Symptom("ttft_seconds_p95", {"cohort": name}, float(np.quantile(a, 0.95)), float(np.quantile(b, 0.95)), "seconds", view.onset))
+    return found
+
+
+def _timeline(view: View, assessments: Sequence[Assessment], leading: str | None) -> tuple[Moment, ...]:
+    moments = [Moment(c.time, c.signal, c.text) for c in view.changes if view.case.window.contains(c.time)]
+    moments += [Moment(o.window.start, "target_up", f"{o.target} stopped answering scrapes for {quantity(o.window.seconds, 'seconds')}") for o in view.outages]
+    if view.symptomatic:
+        first = view.episodes[0]
+        text = f"{WORDS.get(first.course.signal, first.course.signal)} leaves its usual level"
+        moments.append(Moment(view.onset, first.course.signal, text))
+    for a in assessments:
+        if a.id == leading:
+            moments += [Moment(link.onset, link.signal, link.text) for link in a.chain if link.onset is not None]
+    return tuple(sorted(moments, key=lambda m: (m.time, m.signal, m.text)))
+
+
+def _leads(view: View) -> tuple[Lead, ...]:
+    """The largest movers, worst first, for whoever has to go on."""
+    movers = [f for found in view.each.values() for f in found if f.moved and f.signal not in _NOT_LEADS]
+    movers += [f for f in (view.workload.findings.values() if view.workload else ()) if f.moved]
+    leads = []
+    for f in sorted(movers, key=lambda f: (-abs(f.effect), f.signal))[:_LEADS]:
+        meaning = SIGNALS[f.signal].meaning
+        leads.append(Lead(f.signal, dict(f.labels), f.before, f.during, f.unit, f"{meaning}: {quantity(f.before, f.unit)} → {quantity(f.during, f.unit)}"))
+    return tuple(leads)
+
+
+def _coverage(view: View) -> Coverage:
+    present = sum(1 for name in SIGNALS if view.case.of(name))
+    present += len(view.workload.findings) if view.workload else 0
+    return Coverage(present, len(SIGNALS) - present)
+
+
+def _joins(view: View) -> tuple[str, ...]:
+    return tuple(
+        f"no label joins {j.instance} to a node: host evidence is not attributed to it"
+        for j in view.case.joins if not j.how and view.each.get("node_cpu_busy_ratio")
+    )  # fmt: skip

@@ -1,0 +1,59 @@
+"""One case, one verdict."""
+
+from __future__ import annotations
+
+from diag.detectors.findings import Spans
+from diag.detectors.requests import Requests, from_frame
+from diag.detectors.symptoms import Episode, find_episode, metric_courses
+from diag.detectors.view import View, view_of
+from diag.detectors.workload import request_courses
+from diag.model import Case, Verdict, Window
+from diag.triage.compose import compose
+from diag.triage.rank import judge
+
+__all__ = ["look", "triage"]
+
+_FELT = 1.0  # an episode weaker than its limit is not felt
+_LOOK_BACK_POINTS = 5
+
+
+def triage(case: Case, *, now: float, version: str, look_back_seconds: float | None = None) -> Verdict:
+    """Judge ``case``. ``now`` (unix seconds) and ``version`` only stamp the verdict."""
+    view = look(case, look_back_seconds)
+    return compose(view, judge(view), now=now, version=version)
+
+
+def look(case: Case, look_back_seconds: float | None = None) -> View:
+    """Find symptoms and onset, choose the two windows, and compute every finding."""
+    back = look_back_seconds or case.look_back_seconds or _LOOK_BACK_POINTS * case.step_seconds
+    requests = from_frame(case.requests, case.window.end) if case.requests is not None and len(case.requests) else None
+    episodes = _episodes(case, requests, back)
+    baseline, incident = _windows(case, episodes)
+    return view_of(case, Spans(baseline, incident, case.step_seconds, back), episodes, requests)
+
+
+def _episodes(case: Case, requests: Requests | None, back: float) -> tuple[Episode, ...]:
+    courses = list(metric_courses(case, back))
+    if requests is not None:
+        courses += list(request_courses(requests, case.window, case.step_seconds))
+    baseline = case.baseline
+    if baseline is None and case.incident is not None and case.incident.start > case.window.start:
+        baseline = Window(case.window.start, case.incident.start)
+    found = [find_episode(course, case.window, baseline) for course in courses]
+    felt = [e for e in found if e is not None and e.strength >= _FELT]
+    return tuple(sorted(felt, key=lambda e: (-e.strength, e.onset, e.course.signal)))
+
+
+def _windows(case: Case, episodes: tuple[Episode, ...]) -> tuple[Window, Window]:
+    """Before and since the onset; two halves when nothing is wrong."""
+    window = case.window
+    if not episodes:
+        middle = window.start + window.seconds / 2
+        return case.baseline or Window(window.start, middle), case.incident or Window(middle, window.end)
+    onset = min(e.onset for e in episodes)
+    end = max(e.end for e in episodes)
+    if case.baseline is not None:
+        return case.baseline, Window(max(onset, case.baseline.end), end)
+    # One step of distance: the last quiet sample may already hold the first bad request.
+    quiet_end = max(window.start + 3 * case.step_seconds, onset - case.step_seconds)
+    return Window(window.start, quiet_end), Window(onset, end)
