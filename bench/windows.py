@@ -101,15 +101,23 @@ def long_lines(hours: float, calm_hours: float, step_seconds: int, gpus: int) ->
     return [*lines, *_gpu_lines(gpus, steps)]
 
 
+def _calm_share(before: int, after: int, calm_seconds: float, incident_seconds: float) -> float:
+    """Share of all records that fall into the calm part when both parts keep their recorded rates."""
+    window, onset = _meta()["window"], _meta()["label"]["onset"]
+    calm = before / (onset - window["from"]) * calm_seconds
+    incident = after / (window["to"] - onset) * incident_seconds
+    return float(calm / (calm + incident))
+
+
 def long_requests(count: int, start: float, onset: float, end: float) -> Iterator[dict[str, Any]]:
-    """``count`` records, recorded ones repeated, 15 % of them after ``onset``; ascending in time."""
+    """``count`` records, recorded ones repeated on either side of ``onset``; ascending in time."""
     with gzip.open(_RECORDING / "requests" / "requests.jsonl.gz", "rt", encoding="utf-8") as lines:
         recorded = [json.loads(line) for line in lines]
     marked = _meta()["label"]["onset"]
-    parts = (
-        ([one for one in recorded if one["ts"] < marked], start, onset, round(count * 0.85)),
-        ([one for one in recorded if one["ts"] >= marked], onset, end, count - round(count * 0.85)),
-    )
+    before = [one for one in recorded if one["ts"] < marked]
+    after = [one for one in recorded if one["ts"] >= marked]
+    calm = round(count * _calm_share(len(before), len(after), onset - start, end - onset))
+    parts = ((before, start, onset, calm), (after, onset, end, count - calm))
     for known, since, until, many in parts:
         for index in range(many):
             one = dict(known[index % len(known)])

@@ -30,7 +30,7 @@ PLANTED = {
         "import diag.engines.registry",
         "diag.renderers.json -> diag.engines.registry",
     ),
-    "Doors": ("api.py", "import requests", "diag.api -> requests"),
+    "Doors": ("api/__init__.py", "import requests", "diag.api -> requests"),
     "Statistics": ("detectors/symptoms.py", "import scipy", "diag.detectors.symptoms -> scipy"),
 }
 
