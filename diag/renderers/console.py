@@ -40,8 +40,7 @@ def _print_page(console: Console, content: Page) -> None:
         _heading(console, "Risks, no harm to users yet" if content.healthy else _others_title(content))
         for cause in content.others:
             _print_cause(console, cause, brief=True)
-    if content.left_out:
-        console.print(_indented(Text(f"not told here: {content.left_out}", style="dim")))
+    _section(console, "Not excluded", Text(content.left_out) if content.left_out else None)
     _section(console, "Unexplained movers", _pairs(content.leads))
     _section(console, "Ruled out", _pairs(content.ruled_out))
     _section(console, "Could not be checked", _pairs(content.unchecked))

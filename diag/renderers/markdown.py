@@ -32,9 +32,7 @@ def _lines(content: Page) -> Iterator[str]:
     if content.others:
         title = "Risks, no harm to users yet" if content.healthy else "Also stands"
         yield from _section(title, (line for cause in content.others for line in _brief(cause)))
-    if content.left_out:
-        yield ""
-        yield f"Not told here: {_escaped(content.left_out)}"
+    yield from _section("Not excluded", [_escaped(content.left_out)] if content.left_out else [])
     yield from _section("Unexplained movers", _pairs(content.leads))
     yield from _section("Ruled out", _pairs(content.ruled_out))
     yield from _section("Could not be checked", _pairs(content.unchecked))

@@ -18,6 +18,7 @@ __all__ = ["Cause", "Line", "Link", "Page", "page"]
 _EVIDENCE_LIMIT = 5
 _NAMES_LIMIT = 6
 _LEADS_LIMIT = 6
+_LEAST_CONFIDENCE = 0.1
 _SYMPTOMS_LIMIT = 6
 
 
@@ -78,7 +79,8 @@ def page(verdict: Verdict, top: int) -> Page:
     ranked = sorted(verdict.assessments, key=lambda one: one.rank)
     leading = next((one for one in ranked if one.id == verdict.leading), None)
     standing = [one for one in ranked if one is not leading and _stands(one) and not _mere_doubt(one)]
-    room = max(0, top - (1 if leading else 0))
+    told = [one for one in standing if _worth_telling(one, healthy=verdict.leading is None)]
+    told = told[: max(0, top - (1 if leading else 0))]
     reference = _reference_onset(verdict, leading)
     return Page(
         headline=_headline(verdict),
@@ -86,18 +88,23 @@ def page(verdict: Verdict, top: int) -> Page:
         healthy=verdict.leading is None,
         symptoms=tuple(_symptom(one) for one in verdict.symptoms[:_SYMPTOMS_LIMIT]),
         leading=_cause(leading, reference) if leading else None,
-        others=tuple(_cause(one, reference) for one in standing[:room]),
-        left_out=_names([f"{one.id} ({_state(one)})" for one in standing[room:]], limit=12),
+        others=tuple(_cause(one, reference) for one in told),
+        left_out=_names([f"{one.id} ({_state(one)})" for one in standing if one not in told], limit=12),
         leads=_leads(verdict, leading),
         ruled_out=tuple(Line(one.id, _ruled_out_by(one)) for one in ranked if one.state is State.RULED_OUT),
         unchecked=_unchecked(one for one in ranked if one.state is State.NOT_ASSESSABLE),
         notes=tuple(plain(note) for note in verdict.notes),
-        next_measurement=_next_measurement(leading, standing),
+        next_measurement=_next_measurement(leading, told),
     )
 
 
 def _stands(one: Assessment) -> bool:
     return one.state in (State.SUPPORTED, State.UNDECIDED)
+
+
+def _worth_telling(one: Assessment, *, healthy: bool) -> bool:
+    """In full, that is. What is merely not excluded is named, so that it is neither hidden nor shouted."""
+    return one.state is State.SUPPORTED or (not healthy and one.confidence >= _LEAST_CONFIDENCE)
 
 
 def _mere_doubt(one: Assessment) -> bool:
@@ -254,8 +261,8 @@ def _lead(one: Lead) -> Line:
     return Line(one.signal, ", ".join(filter(None, (told, _whom(one.labels)))))
 
 
-def _next_measurement(leading: Assessment | None, standing: Sequence[Assessment]) -> str:
-    first = leading or next(iter(standing), None)
+def _next_measurement(leading: Assessment | None, told: Sequence[Assessment]) -> str:
+    first = leading or next(iter(told), None)
     return plain(first.next_check) if first else ""
 
 

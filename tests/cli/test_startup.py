@@ -77,9 +77,10 @@ def test_the_call_is_not_hidden_by_the_floor_of_the_same_name() -> None:
     subprocess.run([sys.executable, "-c", script], cwd=root, check=True, timeout=30)
 
 
-def test_an_unknown_name_is_an_attribute_error() -> None:
-    with pytest.raises(AttributeError, match="nonsense"):
-        _ = package.nonsense
+@pytest.mark.parametrize("name", ["nonsense", "_private"])
+def test_an_unknown_name_is_an_attribute_error(name: str) -> None:
+    with pytest.raises(AttributeError, match=name):
+        getattr(package, name)
 
 
 def test_the_types_name_what_the_package_names(checkout: Path) -> None:

@@ -90,6 +90,16 @@ def test_top_limits_the_causes_and_names_the_rest(incident: Verdict) -> None:
     assert "prefix_cache_off (supported), kv_cache_exhaustion (undecided)" in text
 
 
+def test_what_is_merely_not_excluded_is_named_but_not_shouted(incident: Verdict, healthy: Verdict) -> None:
+    faint = replace(
+        incident.assessments[2], confidence=0.04, title="faint suspicion", next_check="look for it"
+    )
+    for verdict in (incident, healthy):
+        text = render(replace(verdict, assessments=(*verdict.assessments[:2], faint)))
+        assert "faint suspicion" not in text
+        assert text.index("NOT EXCLUDED") < text.index("kv_cache_exhaustion (undecided)")
+
+
 def test_the_heaviest_contrary_observation_has_a_seat(incident: Verdict) -> None:
     first = incident.assessments[0]
     more = tuple(replace(first.evidence[1], text=f"sign number {n}", weight=3.0 + n) for n in range(9))
