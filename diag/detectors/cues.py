@@ -98,7 +98,9 @@ def _limit(finding: Finding, sign: int) -> str:
     signal = SIGNALS[finding.signal]
     room = max(sign * bound, 0.0) * signal.floor
     word = "rise" if sign > 0 else "fall"
+    if signal.relative and room < 0.005:
+        return f"; a {word} is excluded"
     if signal.relative:
         share = math.exp(room) - 1 if sign > 0 else 1 - math.exp(-room)
         return f"; a {word} of more than {quantity(share, 'ratio')} is excluded"
-    return f"; a {word} of more than {quantity(room, signal.unit)} is excluded" if room > 0 else f"; a {word} is excluded"
+    return f"; a {word} of more than {quantity(room, signal.unit)} is excluded" if room > 0.005 * max(abs(finding.before), 1e-9) else f"; a {word} is excluded"

@@ -30,7 +30,7 @@ _LATE = math.log(0.3)
 @dataclass(slots=True)
 class Judged:
     """One hypothesis with its weighed evidence; ``own``: its log likelihood ratio by itself;
-    ``as_consequence``: the same without the cues that tell a root from a consequence."""
+    ``as_consequence``: the same, but what speaks only against its being the root is left aside."""
 
     hypothesis: Hypothesis
     evidence: list[Evidence] = field(default_factory=list)
@@ -122,7 +122,7 @@ def _own(judged: Judged, view: View, *, root: bool = True) -> float:
     table = WEIGHTS[judged.id]
     groups: dict[str, float] = {}
     for e in judged.evidence:
-        if table[e.cue].root and not root:
+        if table[e.cue].root and not root and e.weight < 0:
             continue
         key = table[e.cue].group or e.cue
         if key not in groups or abs(e.weight) > abs(groups[key]):
@@ -202,7 +202,8 @@ _STATES = {State.SUPPORTED: 0, State.UNDECIDED: 1, State.NOT_ASSESSABLE: 2, Stat
 
 
 def _order(j: Judged) -> tuple[int, int, int, float, str]:
-    return (_STATES[j.state], j.explained_by is not None, not j.hypothesis.trigger, -j.own, j.id)
+    strength = j.own if j.explained_by is None else j.as_consequence
+    return (_STATES[j.state], j.explained_by is not None, not j.hypothesis.trigger, -strength, j.id)
 
 
 def leader(judged: Sequence[Judged], view: View) -> Judged | None:
