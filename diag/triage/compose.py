@@ -162,7 +162,8 @@ def _cohorts(view: View) -> list[Symptom]:
     if work is None or work.growth is None or not work.growth.sessions or not view.symptomatic:
         return []
     r = work.requests
-    codes = [r.sessions.index(name) for name in work.growth.sessions]
+    grown = set(work.growth.sessions)
+    codes = [code for code, name in enumerate(r.sessions) if name in grown]
     old = np.isin(r.session, codes)
     found: list[Symptom] = []
     for name, chosen in (("old_sessions", old), ("other_sessions", ~old)):
