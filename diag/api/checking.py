@@ -28,6 +28,7 @@ def checked(case: Case, verdict: Verdict) -> Checked:
                 _needs(one) if one.state is State.NOT_ASSESSABLE else (),
             )
             for one in sorted(verdict.assessments, key=lambda one: one.id)
+            if one.id != "unknown"
         ),
         joins=tuple(_join(one) for one in case.joins),
         requests=None if case.requests is None else len(case.requests),

@@ -77,25 +77,28 @@ Section = tuple[str, Sequence[tuple[str, str]]]
 
 
 def _sections(checked: Checked) -> Iterator[Section]:
-    for producer in dict.fromkeys(one.producer for one in checked.present):
-        rows = [(one.signal, f"{one.series} series") for one in checked.present if one.producer == producer]
-        yield f"Seen from {producer}", rows
-    records = (
-        f"{checked.requests} records"
-        if checked.requests
-        else "none: --requests FILE tells sessions and tenants apart"
-    )
-    yield "Request records", [("requests", records)]
-    yield "Missing", [(_some(one.signals), one.how_to_get) for one in checked.lacking]
     able = [one.id for one in checked.assessable if one.possible]
     yield "Can be assessed", [(f"{len(able)} of {len(checked.assessable)}", ", ".join(able))]
-    unable = [one for one in checked.assessable if not one.possible]
     grouped: dict[tuple[str, ...], list[str]] = {}
-    for one in unable:
-        grouped.setdefault(one.needs, []).append(one.id)
+    for one in checked.assessable:
+        if not one.possible:
+            grouped.setdefault(one.needs, []).append(one.id)
     yield "Cannot be assessed", [(", ".join(ids), "; ".join(needs)) for needs, ids in grouped.items()]
+    yield "Seen", [*_seen(checked.present), ("request records", _records(checked.requests))]
+    yield "Missing", [(_some(one.signals), one.how_to_get) for one in checked.lacking]
     yield "Which engine runs where", [("", plain(join)) for join in checked.joins]
     yield "Notes", [("", plain(note)) for note in checked.notes]
+
+
+def _seen(present: Sequence[Present]) -> Iterator[tuple[str, str]]:
+    for producer in dict.fromkeys(one.producer for one in present):
+        own = [one for one in present if one.producer == producer]
+        names = (one.signal if one.series == 1 else f"{one.signal} ×{one.series}" for one in own)
+        yield f"{producer} ({len(own)})", ", ".join(names)
+
+
+def _records(count: int | None) -> str:
+    return f"{count:,}" if count else "none; --requests FILE would tell sessions and tenants apart"
 
 
 def _some(signals: Sequence[str]) -> str:

@@ -15,7 +15,7 @@ from diag.renderers import RenderOptions
 __all__ = ["console_for", "finished", "grid", "pairs", "sheet"]
 
 _NARROWEST, _WIDEST = 40, 100
-_ABOUT_WIDTH = 34
+_ABOUT_WIDTH = 36
 
 
 def console_for(options: RenderOptions) -> Console:

@@ -65,7 +65,7 @@ def test_the_list_has_a_line_a_card_and_keeps_the_width() -> None:
 def test_coverage_names_what_is_missing_and_how_to_get_it(format: str) -> None:
     text = render_check(CHECKED, format, RenderOptions())
     assert "2 signals seen; 1 of 3 hypotheses can be assessed" in text
-    assert "2 series" in text
+    assert "waiting_requests ×2" in text
     assert "gpu_3 and 2" in text
     assert "gpu_4" not in text
     assert "power_cap, thermal_throttle" in text
