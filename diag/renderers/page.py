@@ -91,7 +91,12 @@ def page(verdict: Verdict, top: int) -> Page:
         others=tuple(_cause(one, reference) for one in told),
         left_out=_names([f"{one.id} ({_state(one)})" for one in standing if one not in told], limit=12),
         leads=_leads(verdict, leading),
-        ruled_out=tuple(Line(one.id, _ruled_out_by(one)) for one in ranked if one.state is State.RULED_OUT),
+        # That some known cause was found is no news beside it.
+        ruled_out=tuple(
+            Line(one.id, _ruled_out_by(one))
+            for one in ranked
+            if one.state is State.RULED_OUT and one.id != "unknown"
+        ),
         unchecked=_unchecked(one for one in ranked if one.state is State.NOT_ASSESSABLE),
         notes=tuple(plain(note) for note in verdict.notes),
         next_measurement=_next_measurement(leading, told),

@@ -100,6 +100,11 @@ def test_what_is_merely_not_excluded_is_named_but_not_shouted(incident: Verdict,
         assert text.index("NOT EXCLUDED") < text.index("kv_cache_exhaustion (undecided)")
 
 
+def test_unknown_is_no_cause_among_those_ruled_out(incident: Verdict) -> None:
+    beside = replace(incident.assessments[3], id="unknown", title="None of the known causes")
+    assert "None of the known" not in render(replace(incident, assessments=(*incident.assessments, beside)))
+
+
 def test_the_heaviest_contrary_observation_has_a_seat(incident: Verdict) -> None:
     first = incident.assessments[0]
     more = tuple(replace(first.evidence[1], text=f"sign number {n}", weight=3.0 + n) for n in range(9))
