@@ -212,11 +212,19 @@ def _strongest(evidence: Sequence[Evidence]) -> tuple[Line, ...]:
     """The heaviest observations; the heaviest contrary one always has a seat."""
     heaviest = sorted(evidence, key=lambda one: -abs(one.weight))
     chosen = heaviest[:_EVIDENCE_LIMIT]
-    contrary = next((one for one in heaviest if one.stance is Stance.AGAINST), None)
+    contrary = next(filter(_speaks_against, heaviest), None)
     if contrary and contrary not in chosen:
         chosen[-1] = contrary
-    chosen.sort(key=lambda one: (one.stance is Stance.AGAINST, -abs(one.weight)))
-    return tuple(Line(one.stance.value, _observation(one)) for one in chosen)
+    chosen.sort(key=lambda one: (_speaks_against(one), -abs(one.weight)))
+    return tuple(
+        Line((Stance.AGAINST if _speaks_against(one) else Stance.FOR).value, _observation(one))
+        for one in chosen
+    )
+
+
+def _speaks_against(one: Evidence) -> bool:
+    """A prediction that came true by half counts as for, yet may weigh against."""
+    return one.stance is Stance.AGAINST or one.weight < 0
 
 
 def _observation(one: Evidence) -> str:
@@ -234,7 +242,7 @@ def _actions(one: Assessment) -> tuple[Line, ...]:
 
 
 def _ruled_out_by(one: Assessment) -> str:
-    against = [entry for entry in one.evidence if entry.stance is Stance.AGAINST]
+    against = [entry for entry in one.evidence if _speaks_against(entry)]
     if not against:
         return f"another cause accounts for it: {one.explained_by}" if one.explained_by else plain(one.title)
     return _observation(max(against, key=lambda entry: abs(entry.weight)))

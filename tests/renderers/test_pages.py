@@ -115,6 +115,13 @@ def test_the_heaviest_contrary_observation_has_a_seat(incident: Verdict) -> None
     assert "sign number 2" not in text
 
 
+def test_a_half_true_prediction_that_weighs_against_is_shown_so(incident: Verdict) -> None:
+    first = incident.assessments[0]
+    half = replace(first.evidence[1], text="only half of it", weight=-0.9)
+    text = render(replace(incident, assessments=(replace(first, evidence=(half,)),)), "markdown")
+    assert "- **against**: only half of it" in text
+
+
 def test_strangers_text_can_neither_colour_a_terminal_nor_build_a_table(incident: Verdict) -> None:
     first = replace(incident.assessments[0], title="[red]x[/red] \x1b]0;owned\x07 | <b> `y`")
     hostile = replace(incident, assessments=(first,))
