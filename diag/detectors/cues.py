@@ -72,9 +72,13 @@ def flat(cue: str, finding: Finding, what: str, *, sign: int = 0) -> Evidence:
     effect = abs(finding.effect) if sign == 0 else sign * finding.effect
     degree = 1.0 - _degree(effect)
     stance = Stance.FOR if degree >= 0.5 else Stance.AGAINST
-    text = f"{what} {change(finding)}"
     if stance is Stance.AGAINST:
-        text += ", which this cause does not explain"
+        text = f"{what} {change(finding)}, which this cause does not explain"
+    elif sign and finding.moved:
+        numbers = f"{quantity(finding.before, finding.unit)} → {quantity(finding.during, finding.unit)}"
+        text = f"{what} did not {'rise' if sign > 0 else 'fall'} ({numbers})"
+    else:
+        text = f"{what} {change(finding)}"
     return Evidence(
         cue, finding.signal, stance, degree, text, finding.before, finding.during, finding.unit, finding.onset
     )
@@ -103,4 +107,8 @@ def _limit(finding: Finding, sign: int) -> str:
     if signal.relative:
         share = math.exp(room) - 1 if sign > 0 else 1 - math.exp(-room)
         return f"; a {word} of more than {quantity(share, 'ratio')} is excluded"
-    return f"; a {word} of more than {quantity(room, signal.unit)} is excluded" if room > 0.005 * max(abs(finding.before), 1e-9) else f"; a {word} is excluded"
+    return (
+        f"; a {word} of more than {quantity(room, signal.unit)} is excluded"
+        if room > 0.005 * max(abs(finding.before), 1e-9)
+        else f"; a {word} is excluded"
+    )

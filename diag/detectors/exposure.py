@@ -60,7 +60,9 @@ def excess_seconds(requests: Requests, base: Flags, inc: Flags) -> Floats:
     usual = requests.waited[base]
     usual = usual[np.isfinite(usual)]
     centre = float(np.median(usual)) if len(usual) else 0.0
-    excess: Floats = np.where(inc & np.isfinite(requests.waited), np.maximum(requests.waited - centre, 0.0), 0.0)
+    excess: Floats = np.where(
+        inc & np.isfinite(requests.waited), np.maximum(requests.waited - centre, 0.0), 0.0
+    )
     return excess
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from diag.stats.changepoint import exceedance_onset
 from diag.stats.robust import mad_sigma, pair_slopes, weighted_mean
 from diag.stats.shift import block_means, shift
 
-__all__ = ["Spans", "fleet_series", "judge_series", "judge_values"]
+__all__ = ["Spans", "fleet_series", "judge_series", "judge_values", "onset_of", "weight_signal"]
 
 _SIGMAS = 2.5  # a shift below 2.5 robust deviations of baseline blocks is wandering, not moving
 _MAX_OF = frozenset({"kv_cache_usage_ratio", "running_requests_max", "engine_start_time_seconds"})
@@ -119,10 +119,7 @@ def judge_series(series: Series, spans: Spans, weights: Floats | None = None) ->
     if found is None:
         return None
     onset = _onset(series, SIGNALS[series.signal], spans, found)
-    return Finding(
-        found.signal, found.labels, found.unit, found.before, found.during, found.effect, found.low, found.high,
-        onset, found.present_ratio, found.peak,
-    )  # fmt: skip
+    return replace(found, onset=onset)
 
 
 def judge_values(
@@ -214,21 +211,33 @@ def _peak(incident: Floats, before: float) -> float:
 
 
 def _onset(series: Series, signal: Signal, spans: Spans, found: Finding) -> float | None:
-    """First lasting departure in the direction of the effect, sought from shortly after the start
-    of the baseline on: a cause may precede the symptom by long."""
-    if abs(found.effect) < 0.5:
-        return None
     inside = (series.times >= spans.baseline.start) & (series.times <= spans.incident.end)
-    times, values = series.times[inside], series.values[inside]
+    return onset_of(
+        signal,
+        series.times[inside],
+        series.values[inside],
+        spans.baseline,
+        found.effect,
+        spans.overlap_points,
+    )
+
+
+def onset_of(
+    signal: Signal, times: Floats, values: Floats, baseline: Window, effect: float, overlap: int
+) -> float | None:
+    """First lasting departure in the direction of the effect; None when there is none.
+
+    Quiet is the first half of the baseline: a cause may precede the symptom by long, and one that
+    climbs all the while is told by where it came from."""
+    if abs(effect) < 0.5:
+        return None
     x = _log(values) if signal.relative else values
-    quiet = x[times <= spans.baseline.end]
-    quiet = quiet[np.isfinite(quiet)]
+    quiet = x[(times <= baseline.start + baseline.seconds / 2) & np.isfinite(x)]
     if len(quiet) < 3:
         return None
     centre = float(np.median(quiet))
     reach = max(0.5 * signal.floor, 2.5 * mad_sigma(quiet))
     filled = np.where(np.isfinite(x), x, centre)
-    bad = filled > centre + reach if found.effect > 0 else filled < centre - reach
-    m = spans.overlap_points
-    at = exceedance_onset(bad, need=max(3, round(1.6 * m)), of=max(6, 3 * m))
+    bad = filled > centre + reach if effect > 0 else filled < centre - reach
+    at = exceedance_onset(bad, need=max(3, round(1.6 * overlap)), of=max(6, 3 * overlap))
     return float(times[at]) if at is not None else None

@@ -36,6 +36,7 @@ class Requests:
     waited: Floats
     engine_ttft: Floats
     connect: Floats
+    upstream: Floats
     session: Codes
     tenant: Codes
     instance: Codes
@@ -79,16 +80,35 @@ def from_frame(frame: pd.DataFrame, end: float) -> Requests:
     waited = np.where(np.isfinite(ttft), ttft, np.where(still_open, np.maximum(end - ts, 0.0), np.nan))
     previous, turn = _turns(session)
     return Requests(
-        ts, _numbers(frame, "prompt_tokens"), _numbers(frame, "cached_tokens"), _numbers(frame, "output_tokens"),
-        ttft, duration, waited, _numbers(frame, "engine_ttft_seconds"), _numbers(frame, "upstream_connect_seconds"),
-        session, tenant, instance, aborted, failed, previous, turn, sessions, tenants, instances,
-    )  # fmt: skip
+        ts=ts,
+        prompt=_numbers(frame, "prompt_tokens"),
+        cached=_numbers(frame, "cached_tokens"),
+        output=_numbers(frame, "output_tokens"),
+        ttft=ttft,
+        duration=duration,
+        waited=waited,
+        engine_ttft=_numbers(frame, "engine_ttft_seconds"),
+        connect=_numbers(frame, "upstream_connect_seconds"),
+        upstream=_numbers(frame, "upstream_response_seconds"),
+        session=session,
+        tenant=tenant,
+        instance=instance,
+        aborted=aborted,
+        failed=failed,
+        previous=previous,
+        turn=turn,
+        sessions=sessions,
+        tenants=tenants,
+        instances=instances,
+    )
 
 
 def _numbers(frame: pd.DataFrame, column: str) -> Floats:
     if column not in frame:
         return np.full(len(frame), np.nan)
-    numbers: Floats = pd.to_numeric(frame[column], errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
+    numbers: Floats = pd.to_numeric(frame[column], errors="coerce").to_numpy(
+        dtype=np.float64, na_value=np.nan
+    )
     return numbers
 
 

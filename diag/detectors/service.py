@@ -69,7 +69,9 @@ def dose_of(requests: Requests, inc: Flags) -> Dose | None:
         exponent, _ = theil_sen(np.log(tokens), np.log(seconds))
     except TooFewPoints:
         return None
-    return Dose(exponent, float(np.median(seconds[long])), float(np.median(seconds[short])), long_tokens, short_tokens)
+    return Dose(
+        exponent, float(np.median(seconds[long])), float(np.median(seconds[short])), long_tokens, short_tokens
+    )
 
 
 def matched_ratio(requests: Requests, base: Flags, inc: Flags, values: Floats) -> float | None:

@@ -120,7 +120,7 @@ def find_episode(course: Course, window: Window, baseline: Window | None = None)
     if len(times) < 6:
         return None
     need, of = max(3, int(np.ceil(1.6 * course.overlap))), max(8, 12 * course.overlap)
-    quiet = _reference(times, window, baseline)
+    quiet = _reference(times, baseline)
     at: int | None = None
     for _ in range(2):
         if quiet.sum() < 3:
@@ -145,13 +145,12 @@ def find_episode(course: Course, window: Window, baseline: Window | None = None)
     return Episode(course, float(times[start]), end, before, during, float(strength), limit_value)
 
 
-def _reference(times: Floats, window: Window, baseline: Window | None) -> np.ndarray:
+def _reference(times: Floats, baseline: Window | None) -> np.ndarray:
     if baseline is not None:
         chosen: np.ndarray = (times >= baseline.start) & (times <= baseline.end)
         return chosen
     count = max(6, int(len(times) * _REFERENCE_SHARE))
-    chosen = np.arange(len(times)) < count
-    return chosen
+    return np.arange(len(times)) < count
 
 
 def _threshold(quiet: Floats, limit: Limit) -> float:
@@ -179,7 +178,9 @@ def _backdate(values: Floats, quiet: np.ndarray, at: int, limit: Limit) -> int:
 def symptom_of(episode: Episode) -> Symptom:
     """The verdict's record of an episode."""
     course = episode.course
-    return Symptom(course.signal, dict(course.scope), episode.before, episode.during, course.unit, episode.onset)
+    return Symptom(
+        course.signal, dict(course.scope), episode.before, episode.during, course.unit, episode.onset
+    )
 
 
 def spans_of(case: Case, baseline: Window, incident: Window, look_back_seconds: float) -> Spans:

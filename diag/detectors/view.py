@@ -12,7 +12,7 @@ import numpy as np
 
 from diag.detectors.changes import Change, Outage, changes_of, outages_of
 from diag.detectors.findings import Spans, fleet_series, judge_series, weight_signal
-from diag.detectors.requests import Requests, from_frame
+from diag.detectors.requests import Requests
 from diag.detectors.symptoms import Episode
 from diag.detectors.workload import Workload, workload_of
 from diag.model import Case, Finding, Floats, Series, Window
@@ -111,9 +111,7 @@ class View:
         return self.onset - before_seconds <= change.time <= self.onset + slack
 
 
-def view_of(
-    case: Case, spans: Spans, episodes: tuple[Episode, ...], requests: Requests | None
-) -> View:
+def view_of(case: Case, spans: Spans, episodes: tuple[Episode, ...], requests: Requests | None) -> View:
     """Compute every finding once."""
     affected, spared = _contrast(case, episodes)
     chosen = affected or None
@@ -163,7 +161,9 @@ def _phases(fleet: Mapping[str, Finding], work: Workload | None) -> Phases:
         found = fleet.get(name)
         return found.during - found.before if found is not None else None
 
-    engine, queue, prefill = (excess(n) for n in ("ttft_seconds_mean", "queue_seconds_mean", "prefill_seconds_mean"))
+    engine, queue, prefill = (
+        excess(n) for n in ("ttft_seconds_mean", "queue_seconds_mean", "prefill_seconds_mean")
+    )
     client = gap = None
     if work is not None:
         seen = work.findings.get("client_ttft_seconds")
@@ -193,7 +193,9 @@ def _pins(case: Case, spans: Spans) -> tuple[Pin, ...]:
     return tuple(found)
 
 
-def _pin(running: Series, waiting: Series, case: Case, incident: Window, baseline: Window, where: str) -> Pin | None:
+def _pin(
+    running: Series, waiting: Series, case: Case, incident: Window, baseline: Window, where: str
+) -> Pin | None:
     inside = (running.times >= incident.start) & (running.times <= incident.end)
     queued = inside & (np.nan_to_num(waiting.values) >= 1) & np.isfinite(running.values)
     if queued.sum() < 5:
@@ -201,11 +203,19 @@ def _pin(running: Series, waiting: Series, case: Case, incident: Window, baselin
     ceiling = float(np.max(running.values[queued]))
     at_ceiling = running.values[queued] >= ceiling - 0.5
     quiet = running.within(baseline)
-    usage = [s.within(incident) for s in case.of("kv_cache_usage_ratio") if s.labels.get("instance", "") == where]
+    usage = [
+        s.within(incident) for s in case.of("kv_cache_usage_ratio") if s.labels.get("instance", "") == where
+    ]
     kv = float(np.nanmax(usage[0])) if usage and np.isfinite(usage[0]).any() else None
     if at_ceiling.mean() < 0.8:
         return None
+    before_most = float(np.nanmax(quiet)) if np.isfinite(quiet).any() else float("nan")
     return Pin(
-        where, ceiling, float(np.nanmax(quiet)) if np.isfinite(quiet).any() else float("nan"),
-        float(at_ceiling.mean()), float(np.nanmean(waiting.values[queued])), kv, float(running.times[queued][0]),
-    )  # fmt: skip
+        instance=where,
+        ceiling=ceiling,
+        before_most=before_most,
+        share=float(at_ceiling.mean()),
+        waiting=float(np.nanmean(waiting.values[queued])),
+        kv_usage=kv,
+        onset=float(running.times[queued][0]),
+    )

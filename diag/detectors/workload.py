@@ -7,12 +7,12 @@ by the names of the request-scope signals.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from diag.detectors.findings import judge_values
-from diag.detectors.requests import Flags, Requests, bins
+from diag.detectors.findings import judge_values, onset_of
+from diag.detectors.requests import Codes, Flags, Requests, bins
 from diag.detectors.symptoms import Course
 from diag.model import Finding, Floats, Window
 from diag.signals import SIGNALS
@@ -27,12 +27,14 @@ class Growth:
     """Which long prompts are resent history, and which came out of nowhere.
 
     ``usual_tokens``: three quarters of baseline prompts are shorter, a quarter added for slack.
-    ``grown``, ``giant``: flags over all requests. ``sessions``: those that grew most, longest first.
+    ``grown``, ``giant``: flags over all requests. ``sessions`` (and their ``codes``): those that grew,
+    longest first.
     """
 
     usual_tokens: float
     grown: Flags
     giant: Flags
+    codes: Codes
     sessions: tuple[str, ...]
     longest_tokens: float
     first_tokens: float
@@ -59,7 +61,9 @@ def request_courses(requests: Requests, window: Window, step_seconds: float) -> 
             yield from _courses_of(requests, requests.instance == code, edges, {"instance": name})
 
 
-def _courses_of(requests: Requests, chosen: Flags, edges: Floats, scope: Mapping[str, str]) -> Iterator[Course]:
+def _courses_of(
+    requests: Requests, chosen: Flags, edges: Floats, scope: Mapping[str, str]
+) -> Iterator[Course]:
     ts = requests.ts[chosen]
     centres = (edges[:-1] + edges[1:]) / 2
     if len(ts) < _FEWEST:
@@ -77,10 +81,10 @@ def _binned(ts: Floats, values: Floats, edges: Floats, q: float | None) -> Float
     """Quantile (or mean) of ``values`` in each bin; NaN for bins with fewer than three."""
     out = np.full(len(edges) - 1, np.nan)
     keep = np.isfinite(values)
-    at = np.searchsorted(edges, ts[keep], side="right") - 1
     values = values[keep]
+    bounds = np.searchsorted(ts[keep], edges, side="left")
     for b in range(len(out)):
-        inside = values[at == b]
+        inside = values[bounds[b] : bounds[b + 1]]
         if len(inside) >= 3:
             out[b] = np.mean(inside) if q is None else np.quantile(inside, q)
     return out
@@ -107,10 +111,13 @@ def workload_of(requests: Requests, baseline: Window, incident: Window) -> Workl
         ("cache_reuse_ratio", _reuse(requests)),
         ("replica_switch_ratio", _switched(requests)),
     )
+    edges = bins(requests, Window(baseline.start, incident.end), 1.0)
     for name, values in columns:
         finding = judge_values(SIGNALS[name], values[base], values[inc], labels={"source": "request records"})
         if finding is not None and np.isfinite(values[base]).sum() >= _FEWEST:
-            found[name] = finding
+            course = _binned(requests.ts, values, edges, None)
+            onset = onset_of(SIGNALS[name], edges[:-1], course, baseline, finding.effect, 1)
+            found[name] = replace(finding, onset=onset)
     if growth is not None:
         for name, flags in (("session_growth_ratio", growth.grown), ("giant_prompt_ratio", growth.giant)):
             found[name] = _token_share(requests, name, flags, growth.usual_tokens, base, inc)
@@ -123,7 +130,10 @@ def workload_of(requests: Requests, baseline: Window, incident: Window) -> Workl
 def _rates(requests: Requests, baseline: Window, incident: Window) -> Iterator[tuple[str, Finding]]:
     """Arrivals and begun sessions a second, compared on counts in equal bins."""
     first = requests.turn == 0
-    for name, flags in (("arrivals_per_second", np.ones(len(requests), dtype=bool)), ("sessions_per_second", first)):
+    for name, flags in (
+        ("arrivals_per_second", np.ones(len(requests), dtype=bool)),
+        ("sessions_per_second", first),
+    ):
         if name == "sessions_per_second" and not requests.sessions:
             continue
         counts = [_counts(requests.ts[flags], window) for window in (baseline, incident)]
@@ -160,31 +170,60 @@ def growth_of(requests: Requests, base: Flags, inc: Flags) -> Growth | None:
     else:
         grown = np.zeros(len(requests), dtype=bool)
         giant = np.nan_to_num(requests.prompt) > 5 * usual_tokens
-    chosen = np.flatnonzero(grown & inc)
-    longest: dict[int, float] = {}
-    for i in chosen:
-        code = int(requests.session[i])
-        longest[code] = max(longest.get(code, 0.0), float(requests.prompt[i]))
-    names = tuple(requests.sessions[code] for code, _ in sorted(longest.items(), key=lambda kv: (-kv[1], kv[0])))
-    first = [float(requests.prompt[np.flatnonzero(requests.session == code)[0]]) for code in longest]
+    codes, longest = _longest(requests, grown & inc)
+    first = requests.prompt[(requests.turn == 0) & np.isin(requests.session, codes)]
     return Growth(
-        usual_tokens, grown, giant, names,
-        max(longest.values(), default=float("nan")), float(np.median(first)) if first else float("nan"),
-    )  # fmt: skip
+        usual_tokens=usual_tokens,
+        grown=grown,
+        giant=giant,
+        codes=codes,
+        sessions=tuple(requests.sessions[code] for code in codes),
+        longest_tokens=float(longest[0]) if len(longest) else float("nan"),
+        first_tokens=float(np.nanmedian(first)) if np.isfinite(first).any() else float("nan"),
+    )
+
+
+def _longest(requests: Requests, chosen: Flags) -> tuple[Codes, Floats]:
+    """Sessions of the chosen requests with their longest prompt, longest first."""
+    order = np.lexsort((-requests.prompt[chosen], requests.session[chosen]))
+    session, prompt = requests.session[chosen][order], requests.prompt[chosen][order]
+    codes, at = np.unique(session, return_index=True)
+    ranked = np.argsort(-prompt[at], kind="stable")
+    return codes[ranked], prompt[at][ranked]
 
 
 def _token_share(r: Requests, name: str, flags: Flags, usual: float, base: Flags, inc: Flags) -> Finding:
     """Share of prompt tokens beyond the usual length that flagged requests carry."""
+
     def share(window: Flags) -> float:
         tokens = np.nan_to_num(r.prompt[window])
         beyond = np.where(flags[window], np.maximum(tokens - usual, 0.0), 0.0)
         return float(beyond.sum() / max(tokens.sum(), 1.0))
 
-    signal = SIGNALS[name]
-    before, during = share(base), share(inc)
-    effect = (during - before) / signal.floor
     known = float(np.isfinite(r.prompt[inc]).mean())
-    return Finding(name, {"source": "request records"}, signal.unit, before, during, effect, effect, effect, None, known, during)
+    labels = {"source": "request records"}
+    return _exact(name, labels, share(base), share(inc), known, _gathering(r.ts, flags & (base | inc)))
+
+
+def _exact(
+    name: str, labels: Mapping[str, str], before: float, during: float, known: float, onset: float | None
+) -> Finding:
+    """A share of what was recorded: no sampling, so the effect is its own bound."""
+    signal = SIGNALS[name]
+    effect = (during - before) / signal.floor
+    return Finding(
+        name, labels, signal.unit, before, during, effect, effect, effect, onset, known, during
+    )  # fmt: skip
+
+
+def _gathering(ts: Floats, flags: Flags) -> float | None:
+    """When flagged requests begin to come regularly: the first with two more close behind."""
+    times = ts[flags]
+    if len(times) < 3:
+        return None
+    near = max(10 * float(np.median(np.diff(times))), 1.0)
+    at = np.flatnonzero(times[2:] - times[:-2] <= near)
+    return float(times[at[0]]) if len(at) else None
 
 
 def _tenant_share(r: Requests, base: Flags, inc: Flags) -> Finding | None:
@@ -198,11 +237,8 @@ def _tenant_share(r: Requests, base: Flags, inc: Flags) -> Finding | None:
         per = np.bincount(np.maximum(r.tenant[window], 0), weights=tokens[window], minlength=len(r.tenants))
         shares.append(per / max(per.sum(), 1.0))
     top = int(np.argmax(shares[1] - shares[0]))
-    signal = SIGNALS["top_tenant_ratio"]
-    effect = float((shares[1][top] - shares[0][top]) / signal.floor)
     labels = {"source": "request records", "tenant": r.tenants[top]}
-    before, during = float(shares[0][top]), float(shares[1][top])
-    return Finding(signal.name, labels, signal.unit, before, during, effect, effect, effect, None, 1.0, during)
+    return _exact("top_tenant_ratio", labels, float(shares[0][top]), float(shares[1][top]), 1.0, None)
 
 
 def _reuse(r: Requests) -> Floats:

@@ -50,7 +50,25 @@ def examine(view: View) -> Iterator[Output]:
     if holes:
         e = holes[0]
         text = f"{quantity(e.during, 'ratio')} of answered HTTP requests never finished in the engine (before: {quantity(e.before, 'ratio')})"
-        yield stated("hole", "http_requests_per_second", True, text, before=e.before, during=e.during, unit="ratio", onset=e.onset)
+        yield stated(
+            "hole",
+            "http_requests_per_second",
+            True,
+            text,
+            before=e.before,
+            during=e.during,
+            unit="ratio",
+            onset=e.onset,
+        )
     elif http is not None and done is not None and http.during > 0:
         share = max(0.0, 1 - done.during / http.during)
-        yield stated("hole", http.signal, share > 0.15, f"{quantity(share, 'ratio')} of answered HTTP requests did not finish in the engine", during=share, unit="ratio", degree=min(1.0, share), decisive=share < 0.10 and http.present_ratio >= 0.8 and left is None)
+        yield stated(
+            "hole",
+            http.signal,
+            share > 0.15,
+            f"{quantity(share, 'ratio')} of answered HTTP requests did not finish in the engine",
+            during=share,
+            unit="ratio",
+            degree=min(1.0, share),
+            decisive=share < 0.10 and http.present_ratio >= 0.8 and left is None,
+        )

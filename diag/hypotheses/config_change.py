@@ -45,29 +45,65 @@ def examine(view: View) -> Iterator[Output]:
         yield from _nothing(view)
         return
     if marked:
-        yield stated("event", "target_up", True, f"{_lead(view, marked[-1])}: {marked[-1].text}", onset=marked[-1].time)
+        yield stated(
+            "event", "target_up", True, f"{_lead(view, marked[-1])}: {marked[-1].text}", onset=marked[-1].time
+        )
     if facts:
         text = "; ".join(dict.fromkeys(c.text for c in facts[:3]))
-        yield stated("setting", "kv_capacity_tokens", True, f"settings differ from before: {text}", onset=facts[0].time)
+        yield stated(
+            "setting", "kv_capacity_tokens", True, f"settings differ from before: {text}", onset=facts[0].time
+        )
     elif restarts and marked:
-        yield stated("restarted", "engine_start_time_seconds", True, f"{restarts[-1].target} was restarted with it", onset=restarts[-1].time)
+        yield stated(
+            "restarted",
+            "engine_start_time_seconds",
+            True,
+            f"{restarts[-1].target} was restarted with it",
+            onset=restarts[-1].time,
+        )
     if marked and not facts and not restarts:
         # A marked change that left every engine process alone did not reconfigure an engine.
         alive = view.fleet.get("engine_start_time_seconds")
         if alive is not None:
-            yield stated("restarted", alive.signal, False, "no engine was restarted and no engine setting changed")
+            yield stated(
+                "restarted", alive.signal, False, "no engine was restarted and no engine setting changed"
+            )
     lowered = [p for p in view.pins if p.before_most > p.ceiling + 0.5]
     if lowered:
         text = f"at most {lowered[0].ceiling:.0f} requests run since, {lowered[0].before_most:.0f} before"
-        yield stated("limit", "running_requests", True, text, before=lowered[0].before_most, during=lowered[0].ceiling, unit="requests")
+        yield stated(
+            "limit",
+            "running_requests",
+            True,
+            text,
+            before=lowered[0].before_most,
+            during=lowered[0].ceiling,
+            unit="requests",
+        )
     yield from _capacity(facts)
     demand = demand_of(view)
     if demand.known >= 2:
-        yield stated("demand_flat", "arrivals_per_second", not demand.moved, f"but demand moved as well: {', '.join(demand.moved)}" if demand.moved else "demand did not change: same rate, same lengths")
+        yield stated(
+            "demand_flat",
+            "arrivals_per_second",
+            not demand.moved,
+            f"but demand moved as well: {', '.join(demand.moved)}"
+            if demand.moved
+            else "demand did not change: same rate, same lengths",
+        )
     if view.spared and view.affected:
         touched = {c.target.split(":")[0] for c in near}
-        only = all(_is_touched(i, touched) for i in view.affected) and not any(_is_touched(i, touched) for i in view.spared)
-        yield stated("contrast", "ttft_seconds_mean", only, "only the changed instances are slow" if only else "instances without the change are slow, or changed ones are not")
+        only = all(_is_touched(i, touched) for i in view.affected) and not any(
+            _is_touched(i, touched) for i in view.spared
+        )
+        yield stated(
+            "contrast",
+            "ttft_seconds_mean",
+            only,
+            "only the changed instances are slow"
+            if only
+            else "instances without the change are slow, or changed ones are not",
+        )
     if facts or lowered:
         queue = view.phases.share("queue")
         yield Explained(queue if queue is not None else 0.8)
@@ -87,7 +123,15 @@ def _capacity(facts: list[Change]) -> Iterator[Output]:
         except ValueError:
             continue
         if after < 0.9 * before:
-            yield stated("limit", "kv_capacity_tokens", True, f"{change.signal} fell from {change.before} to {change.after}", before=before, during=after, onset=change.time)
+            yield stated(
+                "limit",
+                "kv_capacity_tokens",
+                True,
+                f"{change.signal} fell from {change.before} to {change.after}",
+                before=before,
+                during=after,
+                onset=change.time,
+            )
             return
 
 
@@ -101,6 +145,15 @@ def _nothing(view: View) -> Iterator[Output]:
     same = started is not None and abs(started.during - started.before) < 1
     if same or facts:
         what = "the engine process did not restart" if same else "the engine's settings are the same"
-        yield stated("setting", "engine_start_time_seconds", False, f"{what}: no engine setting can have changed", decisive=same and facts)
+        yield stated(
+            "setting",
+            "engine_start_time_seconds",
+            False,
+            f"{what}: no engine setting can have changed",
+            decisive=same and facts,
+        )
     if not any(e.marked for e in view.case.events):
-        yield Missing("events", "no deploy or configuration events are known: give --events FILE with {\"time\", \"kind\", \"target\", \"text\"} lines")
+        yield Missing(
+            "events",
+            'no deploy or configuration events are known: give --events FILE with {"time", "kind", "target", "text"} lines',
+        )

@@ -50,7 +50,7 @@ CARD = Card(
     ),
     next_check="List prompt tokens by session age from the backend's log for the three slowest sessions.",
     chain=(
-        "request_prompt_tokens", "prompt_tokens_per_request_mean", "kv_cache_usage_ratio", "preemptions_per_second",
+        "session_growth_ratio", "request_prompt_tokens", "prompt_tokens_per_request_mean", "kv_cache_usage_ratio", "preemptions_per_second",
         "waiting_requests", "prefill_seconds_mean", "queue_seconds_mean", "ttft_seconds_mean",
     ),
     leads_to=("kv_cache_exhaustion", "prefix_cache_broken", "head_of_line_blocking", "sequence_limit"),
@@ -66,7 +66,7 @@ def examine(view: View) -> Iterator[Output]:
         yield rises("length", length, "prompt length per request")
     work = view.workload
     if work is not None and work.growth is not None and work.requests.sessions:
-        yield from _sessions(view, work)
+        yield from _sessions(work)
     else:
         yield from _ramp(view)
     outputs = view.finding("request_output_tokens", "output_tokens_per_request_mean")
@@ -77,7 +77,7 @@ def examine(view: View) -> Iterator[Output]:
         yield flat("rate_flat", arrivals, "request rate", sign=1)
 
 
-def _sessions(view: View, work: Workload) -> Iterator[Output]:
+def _sessions(work: Workload) -> Iterator[Output]:
     growth = work.growth
     assert growth is not None
     share = work.findings["session_growth_ratio"]
@@ -97,7 +97,9 @@ def _sessions(view: View, work: Workload) -> Iterator[Output]:
     giants = work.findings["giant_prompt_ratio"]
     if giants.effect >= 1 and giants.during > share.during:
         text = f"{quantity(giants.during, 'ratio')} of prompt tokens are single giants without history"
-        yield stated("giants", giants.signal, False, text, before=giants.before, during=giants.during, unit="ratio")
+        yield stated(
+            "giants", giants.signal, False, text, before=giants.before, during=giants.during, unit="ratio"
+        )
     dose = dose_of(work.requests, work.incident)
     if dose is not None:
         follows = dose.exponent >= 0.3 and dose.long_seconds > 1.5 * dose.short_seconds

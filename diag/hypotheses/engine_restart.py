@@ -31,7 +31,12 @@ NEEDS = (("engine_start_time_seconds", "target_up"),)
 
 def examine(view: View) -> Iterator[Output]:
     """A new process near the onset, an outage, and whether settings explain it better."""
-    restarts = [c for c in view.changes if c.kind == "restart" and view.near_onset(c, 120.0) or c.kind == "restart" and view.spans.incident.contains(c.time)]
+    restarts = [
+        c
+        for c in view.changes
+        if (c.kind == "restart" and view.near_onset(c, 120.0))
+        or (c.kind == "restart" and view.spans.incident.contains(c.time))
+    ]
     engines = set(view.affected) | set(view.spared)
     outages = [o for o in view.outages if o.target in engines or not engines]
     outages = [o for o in outages if o.window.end >= view.onset - 120]
@@ -39,20 +44,49 @@ def examine(view: View) -> Iterator[Output]:
         started, up = view.fleet.get("engine_start_time_seconds"), view.fleet.get("target_up")
         constant = started is not None and started.present_ratio >= PRESENT
         text = "the engine's start time is the same throughout" if constant else "no restart is seen"
-        yield stated("restarted", "engine_start_time_seconds", False, text, decisive=constant and (up is None or not outages))
+        yield stated(
+            "restarted",
+            "engine_start_time_seconds",
+            False,
+            text,
+            decisive=constant and (up is None or not outages),
+        )
         return
     text = ", ".join(dict.fromkeys(c.text for c in restarts))
     yield stated("restarted", "engine_start_time_seconds", True, text, onset=restarts[0].time)
     if outages:
         down = outages[0].window
-        yield stated("outage", "target_up", True, f"{outages[0].target} answered no scrape for {quantity(down.seconds, 'seconds')}", onset=down.start)
+        yield stated(
+            "outage",
+            "target_up",
+            True,
+            f"{outages[0].target} answered no scrape for {quantity(down.seconds, 'seconds')}",
+            onset=down.start,
+        )
     errors = view.finding("error_ratio")
     if errors is not None:
-        yield stated("errors", errors.signal, errors.during > errors.before + 0.02, f"{quantity(errors.during, 'ratio')} of requests failed (before: {quantity(errors.before, 'ratio')})", before=errors.before, during=errors.during, unit="ratio")
+        yield stated(
+            "errors",
+            errors.signal,
+            errors.during > errors.before + 0.02,
+            f"{quantity(errors.during, 'ratio')} of requests failed (before: {quantity(errors.before, 'ratio')})",
+            before=errors.before,
+            during=errors.during,
+            unit="ratio",
+        )
     changed = [c for c in view.changes if c.kind == "fact" and view.near_onset(c)]
-    marked = [c for c in view.changes if c.kind == "event" and c.signal in ("config", "deploy") and view.near_onset(c)]
+    marked = [
+        c
+        for c in view.changes
+        if c.kind == "event" and c.signal in ("config", "deploy") and view.near_onset(c)
+    ]
     if changed or marked:
-        yield stated("same_settings", "kv_capacity_tokens", False, f"it came back with a change: {(changed or marked)[0].text}")
+        yield stated(
+            "same_settings",
+            "kv_capacity_tokens",
+            False,
+            f"it came back with a change: {(changed or marked)[0].text}",
+        )
     else:
         yield stated("same_settings", "kv_capacity_tokens", True, "it came back with the same settings")
         if outages:

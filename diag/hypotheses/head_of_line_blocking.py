@@ -51,7 +51,14 @@ def examine(view: View) -> Iterator[Output]:
     usage = view.fleet.get("kv_cache_usage_ratio")
     if usage is not None:
         most = max(usage.peak, usage.during)
-        yield stated("kv_free", usage.signal, most < 0.9, f"KV cache at most {quantity(most, 'ratio')} full", during=most, unit="ratio")
+        yield stated(
+            "kv_free",
+            usage.signal,
+            most < 0.9,
+            f"KV cache at most {quantity(most, 'ratio')} full",
+            during=most,
+            unit="ratio",
+        )
     rate = view.finding("arrivals_per_second", "first_tokens_per_second")
     if rate is not None:
         yield flat("rate_flat", rate, "request rate", sign=1)
@@ -62,16 +69,43 @@ def _records(work: Workload) -> Iterator[Output]:
     assert growth is not None
     share = work.findings["giant_prompt_ratio"]
     count = int((growth.giant & work.incident).sum())
-    longest = float(np.nanmax(np.where(growth.giant & work.incident, work.requests.prompt, np.nan))) if count else 0.0
-    text = f"{count} giant prompts of up to {quantity(longest, 'tokens')} against a usual {quantity(growth.usual_tokens, 'tokens')}" if count else f"no prompt above five times the usual {quantity(growth.usual_tokens, 'tokens')} that is not a session's history"
-    yield stated("giants", share.signal, share.effect >= 1, text, before=share.before, during=share.during, unit="ratio", degree=min(1.0, share.effect / 2) if share.effect >= 1 else 0.0, decisive=count == 0)
+    longest = (
+        float(np.nanmax(np.where(growth.giant & work.incident, work.requests.prompt, np.nan)))
+        if count
+        else 0.0
+    )
+    text = (
+        f"{count} giant prompts of up to {quantity(longest, 'tokens')} against a usual {quantity(growth.usual_tokens, 'tokens')}"
+        if count
+        else f"no prompt above five times the usual {quantity(growth.usual_tokens, 'tokens')} that is not a session's history"
+    )
+    yield stated(
+        "giants",
+        share.signal,
+        share.effect >= 1,
+        text,
+        before=share.before,
+        during=share.during,
+        unit="ratio",
+        degree=min(1.0, share.effect / 2) if share.effect >= 1 else 0.0,
+        decisive=count == 0,
+    )
     if not count:
         return
     seen = exposure_of(work.requests, growth.giant, work.baseline, work.incident)
     if seen is not None:
         ratio = seen.behind_seconds / max(seen.free_seconds, 1e-6)
         text = f"{seen.behind} short requests behind a giant waited {quantity(seen.behind_seconds, 'seconds')}, {seen.free} others {quantity(seen.free_seconds, 'seconds')} (medians)"
-        yield stated("behind", "client_ttft_seconds", ratio >= 2, text, before=seen.free_seconds, during=seen.behind_seconds, unit="seconds", degree=min(1.0, ratio / 4) if ratio >= 2 else 0.0)
+        yield stated(
+            "behind",
+            "client_ttft_seconds",
+            ratio >= 2,
+            text,
+            before=seen.free_seconds,
+            during=seen.behind_seconds,
+            unit="seconds",
+            degree=min(1.0, ratio / 4) if ratio >= 2 else 0.0,
+        )
         if share.effect >= 1:
             yield Explained(seen.excess_share)
 
@@ -85,4 +119,10 @@ def _metrics(view: View) -> Iterator[Output]:
         yield flat("median_flat", median, "median prompt length", sign=1)
     queue = view.phases.share("queue")
     if queue is not None and tail is not None and tail.effect >= 1:
-        yield stated("not_queue", "queue_seconds_mean", queue < 0.4, f"{quantity(queue, 'ratio')} of the extra wait is queue time", degree=1 - queue)
+        yield stated(
+            "not_queue",
+            "queue_seconds_mean",
+            queue < 0.4,
+            f"{quantity(queue, 'ratio')} of the extra wait is queue time",
+            degree=1 - queue,
+        )

@@ -30,8 +30,23 @@ CARD = Card(
     chain=("node_cpu_user_ratio", "node_load1", "node_cpu_pressure_ratio", "container_cpu_throttled_ratio", "inter_token_seconds_mean", "ttft_seconds_mean"),
 )  # fmt: skip
 
-NEEDS = (("node_cpu_busy_ratio", "node_cpu_user_ratio", "node_cpu_pressure_ratio", "container_cpu_throttled_ratio", "node_load1"),)
-_CPU = ("container_cpu_throttled_ratio", "node_cpu_pressure_ratio", "node_cpu_user_ratio", "node_cpu_busy_ratio", "node_cpu_steal_ratio", "node_load1")
+NEEDS = (
+    (
+        "node_cpu_busy_ratio",
+        "node_cpu_user_ratio",
+        "node_cpu_pressure_ratio",
+        "container_cpu_throttled_ratio",
+        "node_load1",
+    ),
+)
+_CPU = (
+    "container_cpu_throttled_ratio",
+    "node_cpu_pressure_ratio",
+    "node_cpu_user_ratio",
+    "node_cpu_busy_ratio",
+    "node_cpu_steal_ratio",
+    "node_load1",
+)
 _WORDS = {
     "container_cpu_throttled_ratio": "share of throttled CPU periods",
     "node_cpu_pressure_ratio": "share of time some task waited for a CPU",
@@ -52,15 +67,34 @@ def examine(view: View) -> Iterator[Output]:
         yield rises("run_queue", load, _WORDS["node_load1"])
     demand = demand_of(view)
     if demand.known >= 2:
-        yield stated("demand_flat", "arrivals_per_second", not demand.moved, f"demand moved: {', '.join(demand.moved)}" if demand.moved else "equal work: same rate, same lengths, same cache hits")
+        yield stated(
+            "demand_flat",
+            "arrivals_per_second",
+            not demand.moved,
+            f"demand moved: {', '.join(demand.moved)}"
+            if demand.moved
+            else "equal work: same rate, same lengths, same cache hits",
+        )
     speed = slower(view)
     if speed is not None:
         ratio, seen = speed
         degree = 1.0 if ratio >= 1.3 else max(0.0, (ratio - 1.0) / 0.6)
-        yield stated("slower", "inter_token_seconds_mean", ratio >= 1.2, f"time between tokens ×{ratio:.2f} ({seen})", degree=degree)
+        yield stated(
+            "slower",
+            "inter_token_seconds_mean",
+            ratio >= 1.2,
+            f"time between tokens ×{ratio:.2f} ({seen})",
+            degree=degree,
+        )
     front = view.phases.share("front")
     if front is not None:
-        yield stated("front", "ttft_seconds_mean", front >= 0.3, f"{quantity(front, 'ratio')} of the extra wait is neither queue nor prefill: requests stall in the server's own process", degree=front)
+        yield stated(
+            "front",
+            "ttft_seconds_mean",
+            front >= 0.3,
+            f"{quantity(front, 'ratio')} of the extra wait is neither queue nor prefill: requests stall in the server's own process",
+            degree=front,
+        )
         if not demand.moved and cpu is not None and cpu.effect >= 1:
             yield Explained(max(front, 0.5))
     usage = view.fleet.get("gpu_utilization_ratio")

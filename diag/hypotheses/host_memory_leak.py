@@ -25,8 +25,14 @@ CARD = Card(
     chain=("process_resident_memory_bytes", "engine_resident_memory_bytes", "container_memory_working_set_bytes", "node_memory_available_ratio", "node_swap_used_bytes", "node_major_faults_per_second", "client_ttft_seconds", "ttft_seconds_mean"),
 )  # fmt: skip
 
-NEEDS = (("process_resident_memory_bytes", "engine_resident_memory_bytes", "container_memory_working_set_bytes"),)
-_MEMORY = ("process_resident_memory_bytes", "engine_resident_memory_bytes", "container_memory_working_set_bytes")
+NEEDS = (
+    ("process_resident_memory_bytes", "engine_resident_memory_bytes", "container_memory_working_set_bytes"),
+)
+_MEMORY = (
+    "process_resident_memory_bytes",
+    "engine_resident_memory_bytes",
+    "container_memory_working_set_bytes",
+)
 _HARM = {
     "node_major_faults_per_second": "page faults from disk",
     "node_swap_used_bytes": "swap in use",
@@ -48,7 +54,17 @@ def examine(view: View) -> Iterator[Output]:
     if left:
         least = min(left, key=lambda f: f.during)
         low = least.during < 0.10
-        yield stated("memory_short", least.signal, low, f"{quantity(least.during, 'ratio')} of memory available", before=least.before, during=least.during, unit="ratio", onset=least.onset, degree=1.0 if low else 0.0)
+        yield stated(
+            "memory_short",
+            least.signal,
+            low,
+            f"{quantity(least.during, 'ratio')} of memory available",
+            before=least.before,
+            during=least.during,
+            unit="ratio",
+            onset=least.onset,
+            degree=1.0 if low else 0.0,
+        )
     yield from _harm(view)
 
 
@@ -58,12 +74,30 @@ def _harm(view: View) -> Iterator[Output]:
         return
     worst = max(harm, key=lambda f: f.effect)
     if worst.effect >= 1:
-        yield stated("harm", worst.signal, True, f"{_HARM[worst.signal]}: {quantity(worst.before, worst.unit)} → {quantity(worst.during, worst.unit)}", before=worst.before, during=worst.during, unit=worst.unit, onset=worst.onset)
+        yield stated(
+            "harm",
+            worst.signal,
+            True,
+            f"{_HARM[worst.signal]}: {quantity(worst.before, worst.unit)} → {quantity(worst.during, worst.unit)}",
+            before=worst.before,
+            during=worst.during,
+            unit=worst.unit,
+            onset=worst.onset,
+        )
         gap = view.phases.share("gap")
         yield Explained(gap if gap is not None and gap > 0.3 else 0.5)
     else:
         sure = all(_quiet(f) for f in harm)
-        yield stated("harm", worst.signal, False, f"no consequence: {_HARM[worst.signal]} {quantity(worst.during, worst.unit)}, as before", before=worst.before, during=worst.during, unit=worst.unit, decisive=sure)
+        yield stated(
+            "harm",
+            worst.signal,
+            False,
+            f"no consequence: {_HARM[worst.signal]} {quantity(worst.during, worst.unit)}, as before",
+            before=worst.before,
+            during=worst.during,
+            unit=worst.unit,
+            decisive=sure,
+        )
 
 
 def _quiet(finding: Finding) -> bool:

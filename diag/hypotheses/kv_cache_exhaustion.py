@@ -55,19 +55,29 @@ def examine(view: View) -> Iterator[Output]:
         return
     yield _fullness(usage)
     yield from _pressure(view, usage)
-    shrank = [c for c in view.changes if c.kind == "fact" and c.signal in ("kv_blocks", "kv_capacity_tokens") and _less(c.before, c.after)]
+    shrank = [
+        c
+        for c in view.changes
+        if c.kind == "fact" and c.signal in ("kv_blocks", "kv_capacity_tokens") and _less(c.before, c.after)
+    ]
     if shrank:
         change = shrank[-1]
-        yield stated("shrank", "kv_capacity_tokens", True, f"the pool shrank: {change.text}", onset=change.time)
+        yield stated(
+            "shrank", "kv_capacity_tokens", True, f"the pool shrank: {change.text}", onset=change.time
+        )
     demand = demand_of(view)
     if demand.known >= 2:
-        text = f"demand rose instead: {', '.join(demand.moved)}" if demand.moved else "rate, prompt and answer lengths did not rise: capacity did change, not demand"
+        text = (
+            f"demand rose instead: {', '.join(demand.moved)}"
+            if demand.moved
+            else "rate, prompt and answer lengths did not rise: capacity did change, not demand"
+        )
         yield stated("demand_flat", "prompt_tokens_per_request_mean", not demand.moved, text)
 
 
 def _fullness(usage: Finding) -> Output:
     most = max(usage.peak, usage.during)
-    text = f"KV cache at most {quantity(most, 'ratio')} full during the incident (before: {quantity(usage.before, 'ratio')} on average)"
+    text = f"KV cache up to {quantity(most, 'ratio')} full during the incident (before: {quantity(usage.before, 'ratio')} on average)"
     return stated(
         "full", usage.signal, most >= _FULL, text, before=usage.before, during=most, unit="ratio", onset=usage.onset,
         degree=1.0 if most >= _FULL else max(0.0, (most - _SAFE) / (_FULL - _SAFE)) * 0.5,
@@ -80,12 +90,39 @@ def _pressure(view: View, usage: Finding) -> Iterator[Output]:
     if evicted is not None and evicted.during * view.spans.settled.seconds >= 2:
         count = evicted.during * view.spans.settled.seconds
         text = f"about {count:.0f} preemptions in the incident ({quantity(evicted.before * view.spans.baseline.seconds, '')} before)"
-        yield stated("pressure", evicted.signal, True, text, before=evicted.before, during=evicted.during, unit="per second", onset=evicted.onset)
+        yield stated(
+            "pressure",
+            evicted.signal,
+            True,
+            text,
+            before=evicted.before,
+            during=evicted.during,
+            unit="per second",
+            onset=evicted.onset,
+        )
     elif waiting is not None and waiting.during >= 0.5 and max(usage.peak, usage.during) >= _FULL:
         text = f"{quantity(waiting.during, 'requests')} waiting on average while the pool is full"
-        yield stated("pressure", waiting.signal, True, text, before=waiting.before, during=waiting.during, unit="requests", onset=waiting.onset)
+        yield stated(
+            "pressure",
+            waiting.signal,
+            True,
+            text,
+            before=waiting.before,
+            during=waiting.during,
+            unit="requests",
+            onset=waiting.onset,
+        )
     elif evicted is not None:
-        yield stated("pressure", evicted.signal, False, "no preemption in the incident, with the counter alive", before=evicted.before, during=evicted.during, unit="per second", decisive=evicted.present_ratio >= PRESENT and max(usage.peak, usage.during) < _FULL)
+        yield stated(
+            "pressure",
+            evicted.signal,
+            False,
+            "no preemption in the incident, with the counter alive",
+            before=evicted.before,
+            during=evicted.during,
+            unit="per second",
+            decisive=evicted.present_ratio >= PRESENT and max(usage.peak, usage.during) < _FULL,
+        )
 
 
 def _less(before: str, after: str) -> bool:

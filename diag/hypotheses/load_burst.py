@@ -43,7 +43,13 @@ def examine(view: View) -> Iterator[Output]:
     yield evidence
     queue = view.phases.share("queue")
     if queue is not None:
-        yield stated("queue", "queue_seconds_mean", queue >= 0.4, f"{quantity(queue, 'ratio')} of the extra wait is queueing", degree=queue)
+        yield stated(
+            "queue",
+            "queue_seconds_mean",
+            queue >= 0.4,
+            f"{quantity(queue, 'ratio')} of the extra wait is queueing",
+            degree=queue,
+        )
         if evidence.degree >= 0.5:
             yield Explained(queue)
     waiting = view.fleet.get("waiting_requests")
@@ -58,4 +64,6 @@ def examine(view: View) -> Iterator[Output]:
     left = view.finding("aborted_ratio")
     if left is not None and left.effect >= 1:
         text = f"{quantity(left.during, 'ratio')} of requests were cut by their client: the extra arrivals are retries"
-        yield stated("not_retries", left.signal, False, text, before=left.before, during=left.during, unit="ratio")
+        yield stated(
+            "not_retries", left.signal, False, text, before=left.before, during=left.during, unit="ratio"
+        )

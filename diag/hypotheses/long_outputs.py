@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from diag.detectors.cues import Explained, flat, rises, stated
 from diag.detectors.view import View
-from diag.detectors.wording import quantity
 from diag.hypotheses.registry import Output
 from diag.model import Card, Mitigation
 
@@ -53,4 +52,12 @@ def examine(view: View) -> Iterator[Output]:
     if itl is not None and outputs.before > 0:
         slower = itl.during / max(itl.before, 1e-9)
         text = f"time between tokens grew ×{slower:.1f} while answers grew ×{outputs.during / outputs.before:.1f}"
-        yield stated("tokens_steady", itl.signal, slower < max(outputs.during / outputs.before, 1.5), text, before=itl.before, during=itl.during, unit="seconds")
+        yield stated(
+            "tokens_steady",
+            itl.signal,
+            slower < max(outputs.during / outputs.before, 1.5),
+            text,
+            before=itl.before,
+            during=itl.during,
+            unit="seconds",
+        )

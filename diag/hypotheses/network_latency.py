@@ -38,7 +38,16 @@ def examine(view: View) -> Iterator[Output]:
             f"of {quantity(phases.client, 'seconds')} extra first-token time at the client the engine measured {engine}: "
             f"{quantity(share, 'ratio')} is lost outside it"
         )
-        yield stated("gap", "client_gap_seconds", share >= 0.5, text, during=phases.gap, unit="seconds", degree=share, decisive=share < 0.25)
+        yield stated(
+            "gap",
+            "client_gap_seconds",
+            share >= 0.5,
+            text,
+            during=phases.gap,
+            unit="seconds",
+            degree=share,
+            decisive=share < 0.25,
+        )
         if share >= 0.5:
             yield Explained(share)
     own = view.fleet.get("ttft_seconds_mean")

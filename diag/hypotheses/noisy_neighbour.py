@@ -40,7 +40,10 @@ def examine(view: View) -> Iterator[Output]:
     best: tuple[float, Series, float, float] | None = None
     for name, level in _LEVELS.items():
         for series in view.case.of(name):
-            before, during = _busy(series.within(view.spans.baseline), level), _busy(series.within(view.spans.incident), level)
+            before, during = (
+                _busy(series.within(view.spans.baseline), level),
+                _busy(series.within(view.spans.incident), level),
+            )
             if during is not None and (best is None or during > best[0]):
                 best = (during, series, before or 0.0, level)
     if best is None:
@@ -50,10 +53,28 @@ def examine(view: View) -> Iterator[Output]:
     inside = series.within(view.spans.incident)
     present = float(np.isfinite(inside).mean()) >= PRESENT
     if during == 0:
-        yield stated("foreign", series.signal, False, f"no foreign process on {where} in the whole incident", before=before, during=0.0, unit="ratio", decisive=present)
+        yield stated(
+            "foreign",
+            series.signal,
+            False,
+            f"no foreign process on {where} in the whole incident",
+            before=before,
+            during=0.0,
+            unit="ratio",
+            decisive=present,
+        )
         return
     text = f"a foreign process is on {where} for {quantity(during, 'ratio')} of the incident ({quantity(before, 'ratio')} before)"
-    yield stated("foreign", series.signal, True, text, before=before, during=during, unit="ratio", degree=min(1.0, 0.5 + max(0.0, during - before)))
+    yield stated(
+        "foreign",
+        series.signal,
+        True,
+        text,
+        before=before,
+        during=during,
+        unit="ratio",
+        degree=min(1.0, 0.5 + max(0.0, during - before)),
+    )
     match = in_step(view, series, level)
     if match is None:
         return
@@ -78,4 +99,11 @@ def _timing(match: Coincidence, signal: str, where: str) -> Iterator[Output]:
     else:
         apart = match.phi < _OUT_OF_STEP
         decisive = apart and match.transitions >= _FEW
-        yield stated("in_step", signal, False, f"its busy times do not match the slow times: {text}", degree=0.0 if apart else 0.4, decisive=decisive)
+        yield stated(
+            "in_step",
+            signal,
+            False,
+            f"its busy times do not match the slow times: {text}",
+            degree=0.0 if apart else 0.4,
+            decisive=decisive,
+        )

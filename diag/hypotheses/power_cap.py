@@ -54,6 +54,8 @@ def examine(view: View) -> Iterator[Output]:
     speed = slower(view)
     if speed is not None:
         ratio, seen = speed
-        yield stated("slower", "inter_token_seconds_mean", ratio >= 1.2, f"time between tokens ×{ratio:.2f} ({seen})")
+        yield stated(
+            "slower", "inter_token_seconds_mean", ratio >= 1.2, f"time between tokens ×{ratio:.2f} ({seen})"
+        )
     if lead is not None and lead.effect >= 1:
         yield Reach({"gpus": (where,)})

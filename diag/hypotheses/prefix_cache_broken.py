@@ -52,24 +52,58 @@ def examine(view: View) -> Iterator[Output]:
     if cached is not None and ratio is not None:
         yield falls("hits_ratio", ratio, "prefix-cache hit rate")
     if view.fact("prefix_caching") == "off":
-        yield stated("caching_on", "prefix_cache_hit_ratio", False, "prefix caching is off: there is nothing to break", decisive=True)
+        yield stated(
+            "caching_on",
+            "prefix_cache_hit_ratio",
+            False,
+            "prefix caching is off: there is nothing to break",
+            decisive=True,
+        )
     length = view.finding("request_prompt_tokens", "prompt_tokens_per_request_mean")
     if length is not None:
         yield flat("lengths_flat", length, "prompt length", sign=1)
     usage = view.fleet.get("kv_cache_usage_ratio")
     if usage is not None:
         pressed = max(usage.peak, usage.during) >= 0.95
-        text = f"KV cache peaks at {quantity(max(usage.peak, usage.during), 'ratio')}: " + ("cached blocks are being evicted" if pressed else "no pressure to evict cached blocks")
+        text = f"KV cache peaks at {quantity(max(usage.peak, usage.during), 'ratio')}: " + (
+            "cached blocks are being evicted" if pressed else "no pressure to evict cached blocks"
+        )
         yield stated("no_pressure", usage.signal, not pressed, text, during=usage.peak, unit="ratio")
     switched = view.finding("replica_switch_ratio")
     if switched is not None and switched.effect >= 1:
-        yield stated("one_replica", switched.signal, False, f"turns began to switch replicas ({quantity(switched.before, 'ratio')} → {quantity(switched.during, 'ratio')})")
-    elif len(view.affected) + len(view.spared) > 1 and ratio is not None and 0.1 < ratio.during / max(ratio.before, 1e-9) < 0.8:
-        yield stated("one_replica", ratio.signal, False, "with several replicas, part of the hits survive, as when sessions change replica", degree=0.4)
+        yield stated(
+            "one_replica",
+            switched.signal,
+            False,
+            f"turns began to switch replicas ({quantity(switched.before, 'ratio')} → {quantity(switched.during, 'ratio')})",
+        )
+    elif (
+        len(view.affected) + len(view.spared) > 1
+        and ratio is not None
+        and 0.1 < ratio.during / max(ratio.before, 1e-9) < 0.8
+    ):
+        yield stated(
+            "one_replica",
+            ratio.signal,
+            False,
+            "with several replicas, part of the hits survive, as when sessions change replica",
+            degree=0.4,
+        )
     if any(view.near_onset(c) for c in view.changes if c.kind == "restart"):
-        yield stated("no_restart", "engine_start_time_seconds", False, "the engine was restarted at the onset: its cache is cold, not broken")
+        yield stated(
+            "no_restart",
+            "engine_start_time_seconds",
+            False,
+            "the engine was restarted at the onset: its cache is cold, not broken",
+        )
     share = view.phases.share("prefill")
     if share is not None:
-        yield stated("route", "prefill_seconds_mean", share >= 0.4, f"{quantity(share, 'ratio')} of the extra wait is prefill", degree=share)
+        yield stated(
+            "route",
+            "prefill_seconds_mean",
+            share >= 0.4,
+            f"{quantity(share, 'ratio')} of the extra wait is prefill",
+            degree=share,
+        )
         if hits.degree >= 0.5:
             yield Explained(share)

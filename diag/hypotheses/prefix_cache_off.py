@@ -43,22 +43,53 @@ def examine(view: View) -> Iterator[Output]:
     setting, queries = view.fact("prefix_caching"), view.fleet.get("prefix_cache_query_tokens_per_second")
     if setting is not None:
         off = setting == "off"
-        yield stated("off", "prefix_cache_query_tokens_per_second", off, f"prefix caching is {setting} (the engine's own configuration)", decisive=True)
+        yield stated(
+            "off",
+            "prefix_cache_query_tokens_per_second",
+            off,
+            f"prefix caching is {setting} (the engine's own configuration)",
+            decisive=True,
+        )
     elif queries is not None:
         tokens = view.fleet.get("prompt_tokens_per_second")
         served = tokens is not None and tokens.during > 1
         off = queries.during <= 0 and served
-        text = "nothing is ever looked up in the prefix cache although prompts are served" if off else f"the prefix cache is asked for {quantity(queries.during, 'tokens per second')}"
-        yield stated("off", queries.signal, off, text, before=queries.before, during=queries.during, unit=queries.unit, decisive=queries.during > 0 and queries.present_ratio >= PRESENT)
+        text = (
+            "nothing is ever looked up in the prefix cache although prompts are served"
+            if off
+            else f"the prefix cache is asked for {quantity(queries.during, 'tokens per second')}"
+        )
+        yield stated(
+            "off",
+            queries.signal,
+            off,
+            text,
+            before=queries.before,
+            during=queries.during,
+            unit=queries.unit,
+            decisive=queries.during > 0 and queries.present_ratio >= PRESENT,
+        )
     yield from _repeats(view)
     switched = [c for c in view.changes if c.signal == "prefix_caching" and c.after == "off"]
     if switched:
-        yield stated("switched", "prefix_cache_query_tokens_per_second", True, f"it was switched off in this window: {switched[-1].text}", onset=switched[-1].time)
+        yield stated(
+            "switched",
+            "prefix_cache_query_tokens_per_second",
+            True,
+            f"it was switched off in this window: {switched[-1].text}",
+            onset=switched[-1].time,
+        )
     service = [view.phases.share(p) for p in ("prefill", "queue", "front")]
     known = [s for s in service if s is not None]
     if known:
         share = min(sum(known), 1.0)
-        yield stated("route", "prefill_seconds_mean", share >= 0.4, f"{quantity(share, 'ratio')} of the extra wait is inside the engine", degree=share)
+        yield stated(
+            "route",
+            "prefill_seconds_mean",
+            share >= 0.4,
+            f"{quantity(share, 'ratio')} of the extra wait is inside the engine",
+            degree=share,
+        )
 
 
 def _repeats(view: View) -> Iterator[Output]:
@@ -70,4 +101,13 @@ def _repeats(view: View) -> Iterator[Output]:
         return
     share = float(np.nansum(r.history[known]) / max(np.nansum(r.prompt[known]), 1.0))
     text = f"{quantity(share, 'ratio')} of prompt tokens repeat what the session had already sent or received"
-    yield stated("repeats", "cache_reuse_ratio", share >= _REPEATS, text, during=share, unit="ratio", degree=min(1.0, share / (2 * _REPEATS)), decisive=share < 0.05)
+    yield stated(
+        "repeats",
+        "cache_reuse_ratio",
+        share >= _REPEATS,
+        text,
+        during=share,
+        unit="ratio",
+        degree=min(1.0, share / (2 * _REPEATS)),
+        decisive=share < 0.05,
+    )

@@ -36,9 +36,13 @@ NEEDS = (("request_cached_tokens", "prefix_cache_hit_ratio"),)
 
 def examine(view: View) -> Iterator[Output]:
     """Several replicas, turns that switch, and hits that depend on it."""
-    replicas = max(len(view.affected) + len(view.spared), len(view.workload.requests.instances) if view.workload else 0)
+    replicas = max(
+        len(view.affected) + len(view.spared), len(view.workload.requests.instances) if view.workload else 0
+    )
     if replicas < 2:
-        yield stated("replicas", "replica_switch_ratio", False, "only one replica is seen", decisive=replicas == 1)
+        yield stated(
+            "replicas", "replica_switch_ratio", False, "only one replica is seen", decisive=replicas == 1
+        )
         return
     ratio, cached = view.fleet.get("prefix_cache_hit_ratio"), view.finding("request_cached_tokens")
     main = ratio or cached
@@ -57,7 +61,13 @@ def examine(view: View) -> Iterator[Output]:
         yield stated("partial", ratio.signal, 0.1 < left < 0.8, text, degree=0.7 if 0.1 < left < 0.8 else 0.2)
     share = view.phases.share("prefill")
     if share is not None:
-        yield stated("route", "prefill_seconds_mean", share >= 0.4, f"{quantity(share, 'ratio')} of the extra wait is prefill", degree=share)
+        yield stated(
+            "route",
+            "prefill_seconds_mean",
+            share >= 0.4,
+            f"{quantity(share, 'ratio')} of the extra wait is prefill",
+            degree=share,
+        )
         if main is not None and main.effect <= -1:
             yield Explained(share)
     yield Reach({"instances": view.affected})
@@ -76,4 +86,13 @@ def _contrast(view: View) -> Iterator[Output]:
     reuse = np.minimum(r.cached / np.maximum(r.history, 1), 1.0)
     a, b = float(np.mean(reuse[stayed])), float(np.mean(reuse[moved]))
     text = f"turns on the same replica reuse {quantity(a, 'ratio')} of their history, turns on another {quantity(b, 'ratio')}"
-    yield stated("same_replica_hits", "cache_reuse_ratio", a > b + 0.15, text, before=a, during=b, unit="ratio", degree=min(1.0, max(0.0, (a - b) / 0.3)))
+    yield stated(
+        "same_replica_hits",
+        "cache_reuse_ratio",
+        a > b + 0.15,
+        text,
+        before=a,
+        during=b,
+        unit="ratio",
+        degree=min(1.0, max(0.0, (a - b) / 0.3)),
+    )

@@ -36,22 +36,61 @@ def examine(view: View) -> Iterator[Output]:
     if not pins:
         idle = waiting is not None and waiting.peak < 1 and waiting.present_ratio >= PRESENT
         text = "nobody waits" if idle else "running requests stand at no ceiling while others wait"
-        yield stated("pinned", "running_requests", False, text, decisive=waiting is not None and waiting.present_ratio >= PRESENT)
+        yield stated(
+            "pinned",
+            "running_requests",
+            False,
+            text,
+            decisive=waiting is not None and waiting.present_ratio >= PRESENT,
+        )
         return
     pin = max(pins, key=lambda p: p.waiting)
     free = pin.kv_usage is not None and pin.kv_usage < 0.9
     text = f"{pin.ceiling:.0f} requests run, never more, for {quantity(pin.share, 'ratio')} of the time in which others wait ({pin.waiting:.0f} on average)"
-    yield stated("pinned", "running_requests", True, text, before=pin.before_most, during=pin.ceiling, unit="requests", onset=pin.onset)
+    yield stated(
+        "pinned",
+        "running_requests",
+        True,
+        text,
+        before=pin.before_most,
+        during=pin.ceiling,
+        unit="requests",
+        onset=pin.onset,
+    )
     if pin.kv_usage is not None:
-        yield stated("kv_free", "kv_cache_usage_ratio", free, f"KV cache at most {quantity(pin.kv_usage, 'ratio')} full", during=pin.kv_usage, unit="ratio", decisive=pin.kv_usage >= 0.98)
+        yield stated(
+            "kv_free",
+            "kv_cache_usage_ratio",
+            free,
+            f"KV cache at most {quantity(pin.kv_usage, 'ratio')} full",
+            during=pin.kv_usage,
+            unit="ratio",
+            decisive=pin.kv_usage >= 0.98,
+        )
     limit = view.fact("max_num_seqs")
     if limit is not None:
-        yield stated("known_limit", "running_requests", limit == f"{pin.ceiling:.0f}", f"the start-up arguments say max_num_seqs {limit}")
+        yield stated(
+            "known_limit",
+            "running_requests",
+            limit == f"{pin.ceiling:.0f}",
+            f"the start-up arguments say max_num_seqs {limit}",
+        )
     lowered = pin.before_most > pin.ceiling + 0.5
-    yield stated("lowered", "running_requests", lowered, f"before, up to {pin.before_most:.0f} ran at once" + (": the ceiling fell" if lowered else ""), degree=1.0 if lowered else 0.2)
+    yield stated(
+        "lowered",
+        "running_requests",
+        lowered,
+        f"before, up to {pin.before_most:.0f} ran at once" + (": the ceiling fell" if lowered else ""),
+        degree=1.0 if lowered else 0.2,
+    )
     demand = demand_of(view)
     if demand.known >= 2:
-        yield stated("demand_flat", "arrivals_per_second", not demand.moved, f"demand rose: {', '.join(demand.moved)}" if demand.moved else "demand did not rise")
+        yield stated(
+            "demand_flat",
+            "arrivals_per_second",
+            not demand.moved,
+            f"demand rose: {', '.join(demand.moved)}" if demand.moved else "demand did not rise",
+        )
     queue = view.phases.share("queue")
     if queue is not None and free:
         yield Explained(queue)

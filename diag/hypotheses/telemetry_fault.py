@@ -34,7 +34,12 @@ NEEDS = (("target_up", "first_tokens_per_second", "running_requests"),)
 
 def examine(view: View) -> Iterator[Output]:
     """Frozen pages, traffic elsewhere, and series that ended."""
-    stalls = [(i, w) for i, windows in view.case.page_stalls.items() for w in windows if w.end > view.spans.incident.start]
+    stalls = [
+        (i, w)
+        for i, windows in view.case.page_stalls.items()
+        for w in windows
+        if w.end > view.spans.incident.start
+    ]
     if stalls:
         instance, window = max(stalls, key=lambda pair: pair[1].seconds)
         text = f"the page of {instance} did not change in a single digit for {quantity(window.seconds, 'seconds')}, though every scrape succeeded"
@@ -44,7 +49,13 @@ def examine(view: View) -> Iterator[Output]:
         return
     moving = view.fleet.get("engine_cpu_ratio")
     alive = moving is not None and moving.during > 0
-    yield stated("frozen", "engine_cpu_ratio", False, "the engines' pages keep moving" if alive else "no page stands still", decisive=alive and _agrees(view))
+    yield stated(
+        "frozen",
+        "engine_cpu_ratio",
+        False,
+        "the engines' pages keep moving" if alive else "no page stands still",
+        decisive=alive and _agrees(view),
+    )
 
 
 def _traffic(view: View, window: Window) -> Iterator[Output]:
@@ -55,7 +66,9 @@ def _traffic(view: View, window: Window) -> Iterator[Output]:
     served = int(((r.ts >= window.start) & (r.ts <= window.end) & (r.ttft > 0)).sum())
     if count:
         text = f"clients got {served} first tokens from {count} requests meanwhile; the page shows none"
-        yield stated("traffic", "first_tokens_per_second", served > 0, text, during=float(served), unit="requests")
+        yield stated(
+            "traffic", "first_tokens_per_second", served > 0, text, during=float(served), unit="requests"
+        )
 
 
 def _agrees(view: View) -> bool:

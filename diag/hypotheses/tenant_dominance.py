@@ -43,7 +43,13 @@ def examine(view: View) -> Iterator[Output]:
     yield from _others(view.workload, view, name)
     queue = view.phases.share("queue")
     if queue is not None:
-        yield stated("queue", "queue_seconds_mean", queue >= 0.4, f"{quantity(queue, 'ratio')} of the extra wait is queueing", degree=queue)
+        yield stated(
+            "queue",
+            "queue_seconds_mean",
+            queue >= 0.4,
+            f"{quantity(queue, 'ratio')} of the extra wait is queueing",
+            degree=queue,
+        )
         if evidence.degree >= 0.5:
             yield Explained(queue)
     if evidence.degree >= 0.5:
@@ -60,9 +66,19 @@ def _others(work: Workload, view: View, name: str) -> Iterator[Output]:
     own = float((~others & work.incident).sum() / max(spans.settled.seconds, 1))
     level = during <= 1.35 * before
     text = f"the other tenants send {quantity(during, 'per second')} (before {quantity(before, 'per second')}), {name} {quantity(own, 'per second')} (before {quantity(own_before, 'per second')})"
-    yield stated("others_level", "arrivals_per_second", level, text, before=before, during=during, unit="per second")
+    yield stated(
+        "others_level", "arrivals_per_second", level, text, before=before, during=during, unit="per second"
+    )
     waits = [r.waited[others & window] for window in (work.baseline, work.incident)]
     waits = [w[np.isfinite(w)] for w in waits]
     if all(len(w) >= 8 for w in waits):
         a, b = (float(np.median(w)) for w in waits)
-        yield stated("others_wait", "client_ttft_seconds", b > 1.5 * a, f"their first token went from {quantity(a, 'seconds')} to {quantity(b, 'seconds')}", before=a, during=b, unit="seconds")
+        yield stated(
+            "others_wait",
+            "client_ttft_seconds",
+            b > 1.5 * a,
+            f"their first token went from {quantity(a, 'seconds')} to {quantity(b, 'seconds')}",
+            before=a,
+            during=b,
+            unit="seconds",
+        )

@@ -10,7 +10,9 @@ CARD = Card(
     rules_out=("a known cause that explains most of the excess",),
     look_alikes={},
     mitigations=(
-        Mitigation("Drain one affected replica and keep it for a look; move its traffic to the others.", True),
+        Mitigation(
+            "Drain one affected replica and keep it for a look; move its traffic to the others.", True
+        ),
         Mitigation("Record now, before the data ages: diag record SOURCE -o incident.zip.", True),
     ),
     next_check="Start with the largest unexplained movers below, and add what could not be checked.",

@@ -48,6 +48,7 @@ WORDS: dict[str, str] = {
     "giant_prompt_ratio": "share of giant prompts",
     "aborted_ratio": "requests cut by clients",
     "replica_switch_ratio": "turns that change replica",
+    "session_growth_ratio": "resent history, share of prompt tokens",
     "client_gap_seconds": "time outside the engine",
     "gateway_connect_seconds": "gateway's connect time",
     "node_cpu_user_ratio": "CPU in user mode",
@@ -60,6 +61,8 @@ WORDS: dict[str, str] = {
     "finished_requests_per_second": "finished requests",
     "generation_tokens_per_second": "answer tokens",
 }
+# The chain ends in what users feel, and that began when the symptom did.
+_SYMPTOMS = frozenset({"ttft_seconds_mean", "ttft_seconds_p95", "client_ttft_seconds", "e2e_seconds_mean"})
 _PEAK = frozenset({"kv_cache_usage_ratio", "preemptions_per_second", "waiting_requests"})
 
 
@@ -68,7 +71,7 @@ def leading_finding(view: View, name: str) -> Finding | None:
     merged = view.finding(name)
     each = view.each.get(name, ())
     worst = max(each, key=lambda f: abs(f.effect)) if each else None
-    if merged is not None and merged.moved or worst is None:
+    if (merged is not None and merged.moved) or worst is None:
         return merged
     return worst
 
@@ -85,7 +88,8 @@ def chain_of(judged: Judged, view: View) -> tuple[ChainLink, ...]:
         if words in told:
             continue
         told.add(words)
-        links.append(ChainLink(name, found.onset or _other_onset(view, words), f"{words} {_numbers(found)}"))
+        onset = view.onset if name in _SYMPTOMS else found.onset or _other_onset(view, words)
+        links.append(ChainLink(name, onset, f"{words} {_numbers(found)}"))
     return tuple(links)
 
 

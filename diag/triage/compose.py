@@ -13,8 +13,10 @@ from diag.hypotheses import UNKNOWN
 from diag.model import (
     Assessment,
     Coverage,
+    Evidence,
     Lead,
     Moment,
+    Stance,
     State,
     Symptom,
     Verdict,
@@ -36,7 +38,7 @@ def compose(view: View, judged: Sequence[Judged], *, now: float, version: str) -
     lost = view.symptomatic and lead is None
     ordered = [j for j in judged if j is lead] + [j for j in judged if j is not lead]
     assessments = [_assessment(j, view, rank + 1) for rank, j in enumerate(ordered)]
-    unknown = _unknown(view, judged, lost)
+    unknown = _unknown(view, judged, lead)
     assessments.insert(_place(unknown, assessments, lost), unknown)
     ranked = tuple(_ranked(a, i + 1) for i, a in enumerate(assessments))
     leading = "unknown" if lost else (lead.id if lead else None)
@@ -64,7 +66,8 @@ def _assessment(j: Judged, view: View, rank: int) -> Assessment:
     chain = chain_of(j, view) if view.symptomatic and j.driven else ()
     if j.state in (State.SUPPORTED, State.UNDECIDED) and j.driven:
         own = [e.onset for e in evidence if e.onset is not None and e.weight > 0]
-        onset = view.onset if view.symptomatic else (min(own) if own else None)
+        later = j.explained_by is not None or not view.symptomatic
+        onset = min(own, default=view.onset if view.symptomatic else None) if later else view.onset
     scope = dict(j.scope)
     if j.state is State.SUPPORTED and view.affected and "instances" not in scope:
         scope["instances"] = view.affected
@@ -90,15 +93,35 @@ def _ranked(a: Assessment, rank: int) -> Assessment:
     return replace(a, rank=rank)
 
 
-def _unknown(view: View, judged: Sequence[Judged], lost: bool) -> Assessment:
+def _unknown(view: View, judged: Sequence[Judged], lead: Judged | None) -> Assessment:
+    """ "None of ours" as one more candidate."""
+    lost = view.symptomatic and lead is None
     confidence = unknown_confidence(judged, view)
     state = State.SUPPORTED if lost and confidence >= SUPPORT else State.UNDECIDED
-    if not view.symptomatic or not lost and confidence < 0.05:
-        state = State.RULED_OUT
+    evidence: tuple[Evidence, ...] = ()
+    if not view.symptomatic:
+        state, text = State.RULED_OUT, "there is no symptom to explain"
+    elif lead is not None and lead.state is State.SUPPORTED and confidence < 0.05:
+        state, text = State.RULED_OUT, f"{lead.id} accounts for what is seen"
+    if state is State.RULED_OUT:
+        evidence = (Evidence("explained", "ttft_seconds_mean", Stance.AGAINST, 0.0, text, weight=-3.0),)
     return Assessment(
-        "unknown", UNKNOWN.title, state, round(confidence, 3), 0, {}, view.onset if lost else None, None, None,
-        (), (), (), UNKNOWN.mitigations, UNKNOWN.next_check, "runbooks/unknown.md",
-    )  # fmt: skip
+        id="unknown",
+        title=UNKNOWN.title,
+        state=state,
+        confidence=round(confidence, 3),
+        rank=0,
+        scope={},
+        onset=view.onset if lost else None,
+        explained_share=None,
+        explained_by=None,
+        chain=(),
+        evidence=evidence,
+        missing=(),
+        mitigations=UNKNOWN.mitigations,
+        next_check=UNKNOWN.next_check,
+        runbook="runbooks/unknown.md",
+    )
 
 
 def _summary(view: View, lead: Judged | None, judged: Sequence[Judged], lost: bool) -> str:
@@ -112,9 +135,9 @@ def _summary(view: View, lead: Judged | None, judged: Sequence[Judged], lost: bo
     assert lead is not None
     others = [j for j in judged if j is not lead and j.state is State.SUPPORTED and j.explained_by is None]
     also = f"; also: {_lower(others[0].hypothesis.card.title)}" if others else ""
-    if lead.state is State.SUPPORTED:
-        return f"{felt}. Cause: {_lower(lead.hypothesis.card.title)} ({quantity(lead.confidence, 'ratio')} sure){also}."
-    return f"{felt}. Best guess, not certain: {_lower(lead.hypothesis.card.title)} ({quantity(lead.confidence, 'ratio')}){also}."
+    sure = "Cause" if lead.state is State.SUPPORTED else "Best guess, not certain"
+    title, confidence = _lower(lead.hypothesis.card.title), quantity(lead.confidence, "ratio")
+    return f"{felt}. {sure}: {title} ({confidence}){also}."
 
 
 def _lower(title: str) -> str:
@@ -149,11 +172,20 @@ def _felt(view: View) -> str:
 
 
 def _symptoms(view: View) -> tuple[Symptom, ...]:
-    best: dict[tuple[str, str], Symptom] = {}
-    for e in view.episodes:
-        best.setdefault((e.course.signal, e.course.scope.get("instance", "")), symptom_of(e))
-    found = [*_cohorts(view), *best.values()]
-    return tuple(found[:_SYMPTOMS])
+    """Who feels what: cohorts first, then each symptom once, where it is worst. What clients recorded
+    goes before what the engine measured of the same."""
+    best: dict[str, Symptom] = {}
+    clients = [e for e in view.episodes if "cohort" in e.course.scope]
+    for e in [*clients, *view.episodes]:
+        best.setdefault(e.course.signal, symptom_of(e))
+    if len(view.affected) > 1 or view.spared:
+        slow = [
+            e
+            for e in view.episodes
+            if e.course.scope.get("instance") and e.course.signal == "ttft_seconds_p95"
+        ]
+        best.update({f"{e.course.scope['instance']}": symptom_of(e) for e in slow[::-1]})
+    return (*_cohorts(view), *best.values())[:_SYMPTOMS]
 
 
 def _cohorts(view: View) -> list[Symptom]:
@@ -170,20 +202,38 @@ def _cohorts(view: View) -> list[Symptom]:
         a, b = (r.waited[chosen & w] for w in (work.baseline, work.incident))
         a, b = a[np.isfinite(a)], b[np.isfinite(b)]
         if len(a) >= 3 and len(b) >= 3:
-            found.append(Symptom("ttft_seconds_p95", {"cohort": name}, float(np.quantile(a, 0.95)), float(np.quantile(b, 0.95)), "seconds", view.onset))
+            found.append(
+                Symptom(
+                    "ttft_seconds_p95",
+                    {"cohort": name},
+                    float(np.quantile(a, 0.95)),
+                    float(np.quantile(b, 0.95)),
+                    "seconds",
+                    view.onset,
+                )
+            )
     return found
 
 
 def _timeline(view: View, assessments: Sequence[Assessment], leading: str | None) -> tuple[Moment, ...]:
     moments = [Moment(c.time, c.signal, c.text) for c in view.changes if view.case.window.contains(c.time)]
-    moments += [Moment(o.window.start, "target_up", f"{o.target} stopped answering scrapes for {quantity(o.window.seconds, 'seconds')}") for o in view.outages]
+    moments += [
+        Moment(
+            o.window.start,
+            "target_up",
+            f"{o.target} stopped answering scrapes for {quantity(o.window.seconds, 'seconds')}",
+        )
+        for o in view.outages
+    ]
     if view.symptomatic:
         first = view.episodes[0]
         text = f"{WORDS.get(first.course.signal, first.course.signal)} leaves its usual level"
         moments.append(Moment(view.onset, first.course.signal, text))
     for a in assessments:
         if a.id == leading:
-            moments += [Moment(link.onset, link.signal, link.text) for link in a.chain if link.onset is not None]
+            moments += [
+                Moment(link.onset, link.signal, link.text) for link in a.chain if link.onset is not None
+            ]
     return tuple(sorted(moments, key=lambda m: (m.time, m.signal, m.text)))
 
 
@@ -194,7 +244,16 @@ def _leads(view: View) -> tuple[Lead, ...]:
     leads = []
     for f in sorted(movers, key=lambda f: (-abs(f.effect), f.signal))[:_LEADS]:
         meaning = SIGNALS[f.signal].meaning
-        leads.append(Lead(f.signal, dict(f.labels), f.before, f.during, f.unit, f"{meaning}: {quantity(f.before, f.unit)} → {quantity(f.during, f.unit)}"))
+        leads.append(
+            Lead(
+                f.signal,
+                dict(f.labels),
+                f.before,
+                f.during,
+                f.unit,
+                f"{meaning}: {quantity(f.before, f.unit)} → {quantity(f.during, f.unit)}",
+            )
+        )
     return tuple(leads)
 
 

@@ -14,7 +14,7 @@ from diag.model import Evidence, Missing, Stance, State
 from diag.signals import SIGNALS
 from diag.triage.weights import WEIGHTS
 
-__all__ = ["Judged", "SUPPORT", "judge", "leader", "unknown_confidence"]
+__all__ = ["SUPPORT", "Judged", "judge", "leader", "unknown_confidence"]
 
 _CLIP = math.log(60)
 SUPPORT = 0.80
@@ -67,7 +67,7 @@ def judge(view: View) -> list[Judged]:
     for j in judged:
         j.confidence = _confidence(j, judged, view)
     for j in judged:
-        j.state = _state(j, view)
+        j.state = _state(j)
     _explain_away(by_id)
     return sorted(judged, key=_order)
 
@@ -140,7 +140,9 @@ def _timing(judged: Judged, view: View) -> float:
         return 0.0
     table = WEIGHTS[judged.id]
     onsets = [
-        e.onset for e in judged.evidence if e.stance is Stance.FOR and e.onset is not None and table[e.cue].driver
+        e.onset
+        for e in judged.evidence
+        if e.stance is Stance.FOR and e.onset is not None and table[e.cue].driver
     ]
     if not onsets:
         return 0.0
@@ -150,7 +152,7 @@ def _timing(judged: Judged, view: View) -> float:
 
 def _confidence(judged: Judged, everyone: Sequence[Judged], view: View) -> float:
     """Share of belief against its rivals and "none of ours"; kin (cause and consequence) are no rivals."""
-    if not judged.assessable or not view.symptomatic and judged.id != "telemetry_fault":
+    if not judged.assessable or (not view.symptomatic and judged.id != "telemetry_fault"):
         return 0.0
     rivals = [r.own for r in everyone if r is not judged and r.assessable and _rivals(judged, r)]
     floor = [_UNKNOWN, *rivals] if judged.hypothesis.trigger else [_UNKNOWN]
@@ -166,7 +168,7 @@ def _rivals(a: Judged, b: Judged) -> bool:
     return not (kin and a.driven and b.driven)
 
 
-def _state(judged: Judged, view: View) -> State:
+def _state(judged: Judged) -> State:
     if not judged.assessable:
         return State.NOT_ASSESSABLE
     convinced = judged.confidence >= SUPPORT and judged.own > _OWN and judged.driven
@@ -210,7 +212,9 @@ def leader(judged: Sequence[Judged], view: View) -> Judged | None:
     """The root to name, or None: nothing wrong, or nothing of ours (see ``unknown_confidence``)."""
     if not view.symptomatic:
         return next((j for j in judged if j.state is State.SUPPORTED and j.id == "telemetry_fault"), None)
-    roots = [j for j in judged if j.assessable and j.driven and j.hypothesis.trigger and j.explained_by is None]
+    roots = [
+        j for j in judged if j.assessable and j.driven and j.hypothesis.trigger and j.explained_by is None
+    ]
     best = max(roots, key=lambda j: (j.state is State.SUPPORTED, j.confidence, j.own), default=None)
     if best is None or best.state is State.RULED_OUT or best.confidence < 0.5:
         return None

@@ -26,7 +26,11 @@ def triage(case: Case, *, now: float, version: str, look_back_seconds: float | N
 def look(case: Case, look_back_seconds: float | None = None) -> View:
     """Find symptoms and onset, choose the two windows, and compute every finding."""
     back = look_back_seconds or case.look_back_seconds or _LOOK_BACK_POINTS * case.step_seconds
-    requests = from_frame(case.requests, case.window.end) if case.requests is not None and len(case.requests) else None
+    requests = (
+        from_frame(case.requests, case.window.end)
+        if case.requests is not None and len(case.requests)
+        else None
+    )
     episodes = _episodes(case, requests, back)
     baseline, incident = _windows(case, episodes)
     return view_of(case, Spans(baseline, incident, case.step_seconds, back), episodes, requests)
