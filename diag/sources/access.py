@@ -119,13 +119,19 @@ class Client:
 
         session = self._opened()
         timeout = (min(10.0, self._access.timeout_seconds), self._access.timeout_seconds)
+        # Given with each call: a session's own would lose against REQUESTS_CA_BUNDLE.
+        verify = self._access.ca_file or None
         long = sum(len(key) + len(value) for key, value in params.items()) > _LONGEST_GET_CHARACTERS
         try:
             for _ in range(_REDIRECTS):
                 if long:
-                    response = session.post(target, data=params, timeout=timeout, allow_redirects=False)
+                    response = session.post(
+                        target, data=params, timeout=timeout, allow_redirects=False, verify=verify
+                    )
                 else:
-                    response = session.get(target, params=params, timeout=timeout, allow_redirects=False)
+                    response = session.get(
+                        target, params=params, timeout=timeout, allow_redirects=False, verify=verify
+                    )
                 if not response.is_redirect:
                     return response
                 target, params = self._followed(target, response.headers.get("Location", "")), params
@@ -163,8 +169,6 @@ class Client:
                 session.auth = _Bearer(self._access.bearer_token)
             elif self._basic is not None:
                 session.auth = self._basic
-            if self._access.ca_file:
-                session.verify = self._access.ca_file
             if self._access.client_cert:
                 key = self._access.client_key
                 session.cert = (self._access.client_cert, key) if key else self._access.client_cert
@@ -187,7 +191,9 @@ class Client:
                 hint="is a path prefix missing, such as /prometheus or /select/0/prometheus?",
             )
         if status == 413:
-            raise QueryTooExpensive(f"{self.url} calls the answer too large (413)")
+            raise QueryTooExpensive(
+                f"{self.url} calls the query too large (413)", hint="narrow it with --match"
+            )
         said = _first_line(reply)
         raise SourceUnreachable(
             f"{self.url} answers {status}" + (f": {said}" if said else ""), hint="look into that server's log"
