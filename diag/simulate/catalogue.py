@@ -80,7 +80,7 @@ _ALL = (
         "healthy_neighbour",
         "healthy",
         "healthy traffic on a simulated GPU that another process uses in spells",
-        lambda recording: gpu_neighbour(_paced(recording), onset=_later(recording, 82.0)),
+        lambda recording: gpu_neighbour(_paced(recording), onset=_later(recording, 78.0)),
     ),
     Overlaid(
         "healthy_leak",

@@ -29,6 +29,7 @@ FAULTY_TELEMETRY = frozenset({"half_lost", "counter_reset", "duplicate_target"})
 # Where the mutilation takes the only signals that carry the cause. Nothing else may stand here.
 BLIND = {
     ("network_latency", "no_requests"): "only the client's own times show what a relay adds",
+    ("host_cpu_starvation_idle", "no_node"): "no engine metric tells a starved CPU from a slow engine",
     ("telemetry_fault", "no_requests"): "a frozen page beside living traffic needs the traffic",
 }
 
@@ -59,9 +60,16 @@ def accepted(bundle: Bundle) -> list[str | None]:
 
 
 def accused(verdict: Verdict) -> Iterator[Assessment]:
-    """What the verdict blames by itself, with confidence: not as a consequence of something else."""
+    """What the verdict blames by itself, with confidence: not as a consequence of something else.
+
+    ``unknown`` blames nothing."""
     for one in verdict.assessments:
-        if one.state == State.SUPPORTED and one.confidence >= SURE and one.explained_by is None:
+        if (
+            one.id != "unknown"
+            and one.state == State.SUPPORTED
+            and one.confidence >= SURE
+            and one.explained_by is None
+        ):
             yield one
 
 

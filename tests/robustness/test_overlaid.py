@@ -9,6 +9,7 @@ import pytest
 
 from diag.model import Assessment, State, Verdict
 from diag.simulate import OVERLAID, Bundle, overlaid
+from diag.simulate.overlays import gpu_calm
 
 CAUSES = [name for name in OVERLAID if name.startswith("healthy_")]
 GPU_CAUSES = ["healthy_neighbour", "healthy_power_brake", "healthy_thermal"]
@@ -76,6 +77,14 @@ def test_a_calm_card_rules_out_with_numbers(
     decisive = [item for item in found.evidence if item.decisive]
     assert decisive
     assert any(any(letter.isdigit() for letter in item.text) for item in decisive)
+
+
+def test_a_job_whose_process_stays_between_runs_is_ruled_out_too(
+    recording: Callable[[str], Bundle], judged: Callable[[Bundle], Verdict]
+) -> None:
+    # A bare CUDA context of half a gigabyte is no work: only its runs count.
+    verdict = judged(gpu_calm(recording("context_growth_reference"), resident=True))
+    assert assessment(verdict, "noisy_neighbour").state == State.RULED_OUT
 
 
 def test_a_calm_card_leaves_the_recordings_cause_leading(

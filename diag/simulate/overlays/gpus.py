@@ -26,20 +26,23 @@ _BRAKE_CLOCK_MHZ = 990.0
 _SHARED_FACTOR = 2.2  # two busy processes take turns, and switching costs
 
 
-def gpu_calm(bundle: Bundle, *, seed: int = 1) -> Bundle:
+def gpu_calm(bundle: Bundle, *, seed: int = 1, resident: bool = False) -> Bundle:
     """A healthy card under the recording's own load, and a batch job whose hours are its own.
 
     The job runs 30-40 s and rests 25-50 s from the first sample on, whatever the requests do; nothing
-    in the recording is changed.
+    in the recording is changed. ``resident``: between runs its process stays with a bare CUDA context,
+    else each run is a process of its own.
     """
     rng = np.random.default_rng(seed)
     times = _times(bundle)
     busy = _spells(times, float(times[0]) + 6.0, (30.0, 40.0), (25.0, 50.0), rng)
     trace = run(H200, _drive(times, np.maximum(_load(bundle, times), 0.9 * busy)), rng)
-    job = Process(41877, "nightly_embeddings", np.where(busy > 0, _BUSY_MEMORY_BYTES, _RESTING_MEMORY_BYTES))
+    memory = np.where(busy > 0, _BUSY_MEMORY_BYTES, _RESTING_MEMORY_BYTES)
+    job = Process(41877, "nightly_embeddings", memory)
+    jobs = (job,) if resident else _workers(busy, 41877, "nightly_embeddings")
     label = {**bundle.label, "kind": "simulated"}
     label["must_not"] = ["noisy_neighbour", "power_cap", "thermal_throttle"]
-    made = _with_gpu(bundle, trace, (job,)).with_meta(label=label)
+    made = _with_gpu(bundle, trace, jobs).with_meta(label=label)
     return made.with_note(
         "all GPU series (one H200 with a steady clock, and a batch job on its own schedule) are made by a "
         "generator; everything else is the recording."
@@ -76,10 +79,10 @@ def gpu_power_brake(bundle: Bundle, *, onset: float, seed: int = 3) -> Bundle:
 
 
 def gpu_neighbour(bundle: Bundle, *, onset: float, seed: int = 4) -> Bundle:
-    """Another process arrives at ``onset`` and computes in spells; serving is slow in just these spells."""
+    """Batches of another job begin at ``onset``, one process each; serving is slow in just these spells."""
     rng = np.random.default_rng(seed)
     times = _times(bundle)
-    busy = _spells(times, onset, (11.0, 15.0), (8.0, 12.0), rng)
+    busy = _spells(times, onset, (10.0, 13.0), (13.0, 15.0), rng)
     # Sampled finely, since a request feels the edge of a spell, not the exporter's view of it.
     edges = np.flatnonzero(np.diff(busy)) + 1
 
@@ -89,13 +92,26 @@ def gpu_neighbour(bundle: Bundle, *, onset: float, seed: int = 4) -> Bundle:
 
     slowed = slow_down(bundle, factor)
     trace = run(H200, _drive(times, np.maximum(_load(slowed, times), busy)), rng)
-    memory = np.where(busy > 0, _BUSY_MEMORY_BYTES, _RESTING_MEMORY_BYTES)
-    guest = Process(52210, "finetune_worker", np.where(times >= onset, memory, np.nan))
     label = _label("noisy_neighbour", onset)
-    made = _with_gpu(slowed, trace, (guest,)).with_meta(label=label)
+    made = _with_gpu(slowed, trace, _workers(busy, 52210, "finetune_worker")).with_meta(label=label)
     return made.with_note(
-        f"from {onset:.0f} a made-up process computes on a made-up H200 in spells; latencies of the "
+        f"from {onset:.0f} made-up batch processes come and go on a made-up H200; latencies of the "
         f"recording are stretched by {_SHARED_FACTOR} in these spells."
+    )
+
+
+def _workers(busy: Floats, first_pid: int, name: str) -> tuple[Process, ...]:
+    """One short-lived process for each spell."""
+    edges = np.flatnonzero(np.diff(busy, prepend=0.0, append=0.0))
+    spells = edges.reshape(-1, 2).tolist()
+    index = np.arange(busy.size)
+    return tuple(
+        Process(
+            first_pid + 61 * number,
+            name,
+            np.where((index >= begin) & (index < end), _BUSY_MEMORY_BYTES, np.nan),
+        )
+        for number, (begin, end) in enumerate(spells)
     )
 
 
