@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import lru_cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -114,8 +115,8 @@ def prometheus_url(tmp_path_factory: pytest.TempPathFactory, incidents: Path) ->
     config.write_text("{}\n")
     port = _free_port()
     command = [
-        server, f"--config.file={config}", f"--storage.tsdb.path={data}", "--storage.tsdb.retention.time=100y",
-        f"--web.listen-address=127.0.0.1:{port}", "--log.level=error",
+        server, f"--config.file={config}", f"--storage.tsdb.path={data}", 
+        "--storage.tsdb.retention.time=100y", f"--web.listen-address=127.0.0.1:{port}", "--log.level=error",
     ]  # fmt: skip
     yield from _running(command, f"http://127.0.0.1:{port}", "/-/ready")
 
@@ -184,7 +185,8 @@ def gate(tmp_path_factory: pytest.TempPathFactory, prometheus_url: str) -> Itera
     folder = tmp_path_factory.mktemp("nginx")
     subprocess.run(
         [
-            _binary("openssl"), "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost",
+            _binary("openssl"), "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2",
+            "-subj", "/CN=localhost",
             "-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost",
             "-keyout", str(folder / "server.key"), "-out", str(folder / "server.pem"),
         ],
@@ -235,6 +237,7 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+@lru_cache(maxsize=4)
 def _lines(bundle: Path) -> list[RawSeries]:
     found: list[RawSeries] = []
     for path in sorted((bundle / "metrics").glob("*.jsonl.gz")):

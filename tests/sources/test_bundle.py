@@ -115,7 +115,7 @@ def test_odd_numbers_duplicates_and_disorder(make: Maker) -> None:
         _line([1, None, "NaN", "Infinity", "-Inf"])
         + _line([7, 8], [1_030_000, 1_025_000])
         + _line([9], [1_030_000])
-        + '{"metric":{"__name__":"%s","instance":"e:1","job":"vllm"},"values":[NaN,5],"timestamps":[1035000,1040000]}\n' % _NAME
+        + _line([float("nan"), 5], [1_035_000, 1_040_000])
     )  # fmt: skip
     found = _samples(BundleSource(make({"metrics/a.jsonl": lines})))
     assert list(found) == sorted(found)
@@ -193,7 +193,7 @@ def test_a_marked_incident_is_passed_on(make: Maker) -> None:
 
 def test_attachments_are_found(make: Maker) -> None:
     files = ("requests/a.jsonl", "traces/b.jsonl.gz", "logs/vllm-0.log.gz", "events.jsonl")
-    folder = make({name: b"" for name in (*files, "logs/notes.txt")})
+    folder = make(dict.fromkeys((*files, "logs/notes.txt"), b""))
     attached = BundleSource(folder).attachments()
     found = [*attached.requests, *attached.traces, *attached.logs, *attached.events]
     assert [str(path.relative_to(folder)) for path in found] == list(files)

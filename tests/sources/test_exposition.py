@@ -30,7 +30,7 @@ def registry() -> CollectorRegistry:
 
 
 def test_both_dialects_of_the_reference_client_read_alike(registry: CollectorRegistry) -> None:
-    plain, bad_plain = _read(generate_latest(registry).decode())
+    plain, bad_plain = _read(generate_latest(registry).decode())  # type: ignore[no-untyped-call]
     rich, bad_rich = _read(openmetrics.generate_latest(registry).decode(), om=True)
     assert bad_plain.count == bad_rich.count == 0
     # The dialects differ in the order of families alone.
@@ -45,18 +45,19 @@ def test_recorded_pages_read_as_the_reference_parser_reads_them(checkout: Path) 
     for path in pages:
         text = path.read_text()
         try:
-            expected = [
-                (one.name, one.labels, float(one.value))
-                for family in text_string_to_metric_families(text)
-                for one in family.samples
-            ]
+            families = list(text_string_to_metric_families(text))
         except ValueError:
             continue
+        # It adds `_total` to counters that lack it; names are taken as they stand here.
+        expected = [
+            repr((one.name.removesuffix("_total"), one.labels, float(one.value)))
+            for family in families
+            for one in family.samples
+        ]
         found, bad = _read(text)
         assert bad.count == 0, path.name
-        assert sorted(repr((s.name, s.labels, s.value)) for s in found) == sorted(map(repr, expected)), (
-            path.name
-        )
+        told = [repr((one.name.removesuffix("_total"), one.labels, one.value)) for one in found]
+        assert sorted(told) == sorted(expected), path.name
 
 
 def test_times_are_milliseconds_in_one_dialect_and_seconds_in_the_other() -> None:
@@ -88,7 +89,8 @@ def test_an_openmetrics_page_ends_where_it_says() -> None:
 @pytest.mark.parametrize(
     ("text", "is_page"),
     [
-        ("# HELP a b\n", True), ("up 1\n", True), ("<html>", False), ("", False), ('{"status":"success"}', False),
+        ("# HELP a b\n", True), ("up 1\n", True), ("<html>", False), ("", False),
+        ('{"status":"success"}', False),
         ("not found", False), ("# a comment\nup{a=\"b\"} 1", True),
     ],
 )  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -87,7 +88,7 @@ def test_nothing_is_overwritten_and_nothing_left_behind(tmp_path: Path) -> None:
     with pytest.raises(BundleError, match="exists already"):
         write_bundle(tmp_path / "b", [], window=_WINDOW, step_seconds=1.0)
 
-    def failing() -> object:
+    def failing() -> Iterator[RawSeries]:
         yield _series([1.0])
         raise OSError(28, "No space left on device")
 
@@ -178,8 +179,8 @@ def test_secrets_and_prompts_do_not_travel(line: str, gone: str) -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        "INFO 11-29 22:18:27 [loggers.py:335] Engine 000: Avg prompt throughput: 322.3 tokens/s, Running: 0 reqs",
-        "non-default args: {'max_num_batched_tokens': 2048, 'long_prefill_token_threshold': 512, 'max_tokens': 5}",
+        "INFO 11-29 22:18:27 [loggers.py:335] Engine 000: Avg prompt throughput: 322.3 tokens/s",
+        "non-default args: {'max_num_batched_tokens': 2048, 'long_prefill_token_threshold': 512}",
         "GPU KV cache size: 215,112 tokens, Maximum concurrency for 131,072 tokens per request: 1.64x",
         'INFO:     127.0.0.1:1 - "POST /v1/chat/completions HTTP/1.1" 200 OK',
     ],
