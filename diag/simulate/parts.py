@@ -149,7 +149,7 @@ def _lines(path: str, data: bytes) -> Iterator[dict[str, Any]]:
 
 def _packed(rows: Iterable[Mapping[str, Any]]) -> bytes:
     text = "".join(json.dumps(row, separators=(",", ":"), ensure_ascii=False) + "\n" for row in rows)
-    return gzip.compress(text.encode(), mtime=0)
+    return gzip.compress(text.encode(), compresslevel=1, mtime=0)
 
 
 def _series(line: Mapping[str, Any]) -> RawSeries:
