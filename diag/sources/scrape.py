@@ -114,7 +114,7 @@ class ScrapeSource:
         if looked < _SHORTEST_LOOK_SECONDS:
             yield (
                 f"the pages were watched for {looked:.0f} s ({len(self._rounds)} samples): what began"
-                " earlier has no onset and no baseline here; a longer look (--for 10m) or a store's history adds them"
+                " earlier has no onset and no baseline here; a longer look (--for 10m) or a store adds them"
             )
         if self._failed:
             asked = len(self._rounds) * len(self._pages)
