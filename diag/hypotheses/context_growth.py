@@ -10,12 +10,13 @@ from collections.abc import Iterator
 
 from diag.detectors.cues import Explained, Reach, flat, rises, stated
 from diag.detectors.exposure import share_of_excess
+from diag.detectors.lengths import climb_of
 from diag.detectors.service import dose_of
 from diag.detectors.view import View
 from diag.detectors.wording import quantity
 from diag.detectors.workload import Workload
 from diag.hypotheses.registry import Output
-from diag.model import Card, Finding, Mitigation
+from diag.model import Card, Mitigation
 
 CARD = Card(
     id="context_growth",
@@ -118,29 +119,12 @@ def _sessions(work: Workload) -> Iterator[Output]:
 
 def _ramp(view: View) -> Iterator[Output]:
     """Without sessions: did lengths climb inside the incident, as growth does and giants do not?"""
-    ramp = _climb(view, "prompt_tokens_per_request_mean")
+    ramp = climb_of(view, "prompt_tokens_per_request_p99") or climb_of(view, "prompt_tokens_per_request_mean")
     if ramp is not None:
-        early, late, finding = ramp
-        climbs = late > 1.25 * early
-        text = (
-            f"prompt length climbs through the incident: {quantity(early, 'tokens')} in its first third, "
-            f"{quantity(late, 'tokens')} in its last"
-            if climbs
-            else f"prompt length does not climb through the incident ({quantity(early, 'tokens')} → {quantity(late, 'tokens')})"
+        what = "the longest prompts" if ramp.signal.endswith("p99") else "prompts"
+        numbers = f"{quantity(ramp.early, 'tokens')} in its first third, {quantity(ramp.late, 'tokens')} in its last"
+        verb = "get longer" if ramp.climbs else "do not get longer"
+        text = f"{what} {verb} through the incident: {numbers}"
+        yield stated(
+            "ramp", ramp.signal, ramp.climbs, text, before=ramp.early, during=ramp.late, unit="tokens"
         )
-        yield stated("ramp", finding.signal, climbs, text, before=early, during=late, unit="tokens")
-
-
-def _climb(view: View, name: str) -> tuple[float, float, Finding] | None:
-    import numpy as np
-
-    finding = view.fleet.get(name)
-    series = view.case.of(name)
-    if finding is None or not series:
-        return None
-    values = series[0].within(view.spans.settled)
-    third = len(values) // 3
-    early, late = values[:third], values[len(values) - third :]
-    if third < 2 or not np.isfinite(early).any() or not np.isfinite(late).any():
-        return None
-    return float(np.nanmean(early)), float(np.nanmean(late)), finding

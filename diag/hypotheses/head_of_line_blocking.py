@@ -12,6 +12,7 @@ import numpy as np
 
 from diag.detectors.cues import Explained, flat, rises, stated
 from diag.detectors.exposure import exposure_of
+from diag.detectors.lengths import climb_of
 from diag.detectors.view import View
 from diag.detectors.wording import quantity
 from diag.detectors.workload import Workload
@@ -117,6 +118,15 @@ def _metrics(view: View) -> Iterator[Output]:
     median = view.fleet.get("prompt_tokens_per_request_p50")
     if median is not None and tail is not None and tail.effect >= 1:
         yield flat("median_flat", median, "median prompt length", sign=1)
+    climb = climb_of(view, "prompt_tokens_per_request_p99")
+    if climb is not None:
+        numbers = (
+            f"{quantity(climb.early, 'tokens')} early, {quantity(climb.late, 'tokens')} late in the incident"
+        )
+        text = f"the longest prompts {'climb, as growing sessions do' if climb.climbs else 'are giants from the start'}: {numbers}"
+        yield stated(
+            "jump", climb.signal, not climb.climbs, text, before=climb.early, during=climb.late, unit="tokens"
+        )
     queue = view.phases.share("queue")
     if queue is not None and tail is not None and tail.effect >= 1:
         yield stated(

@@ -37,7 +37,7 @@ WEIGHTS: Mapping[str, Mapping[str, Weight]] = {
     "context_growth": {
         "length": _w(5, 0.04, "lengths must rise", driver=True),
         "growth": _w(12, 0.05, "rising with the session is the mechanism itself", "growth"),
-        "ramp": _w(4, 0.35, "growth climbs, giants jump", "growth"),
+        "ramp": _w(6, 0.2, "growth climbs, giants jump", "growth"),
         "giants": _w(1.01, 0.05, "single giants are another cause", "growth"),
         "dose": _w(3, 0.4, "longer prompts wait longer"),
         "answers_flat": _w(1.2, 0.03, "longer answers make longer histories by themselves"),
@@ -93,7 +93,8 @@ WEIGHTS: Mapping[str, Mapping[str, Weight]] = {
         "behind": _w(12, 0.06, "those behind a giant wait, others do not"),
         "median_flat": _w(2, 0.2, "most prompts are as before"),
         "not_queue": _w(2, 0.5, "the engine's queue clock does not see it"),
-        "kv_free": _w(1.4, 0.4, "memory is not the limit"),
+        "jump": _w(1.5, 0.12, "giants jump, growth climbs"),
+        "kv_free": _w(1.4, 0.2, "memory is not the limit"),
         "rate_flat": _w(1.4, 0.3, "a higher rate is another cause"),
     },
     "abandoned_requests": {
