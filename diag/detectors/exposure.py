@@ -13,7 +13,7 @@ import numpy as np
 from diag.detectors.requests import Flags, Requests
 from diag.model import Floats
 
-__all__ = ["Exposure", "exposure_of", "share_of_excess"]
+__all__ = ["Exposure", "excess_seconds", "exposure_of", "share_of_excess"]
 
 _FEWEST = 5
 

@@ -9,7 +9,7 @@ from diag.detectors.view import View
 from diag.model import Finding, Floats, Series
 from diag.stats.timing import Coincidence, coincidence
 
-__all__ = ["gpu_name", "in_step", "strongest", "worst"]
+__all__ = ["gpu_name", "in_step", "same_gpu", "strongest", "worst"]
 
 
 def gpu_name(labels: object) -> str:

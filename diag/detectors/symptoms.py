@@ -19,7 +19,7 @@ from diag.model import Case, Floats, Symptom, Window
 from diag.stats.changepoint import exceedance_onset
 from diag.stats.robust import mad_sigma
 
-__all__ = ["Course", "Episode", "find_episode", "metric_courses", "symptom_of"]
+__all__ = ["Course", "Episode", "Limit", "find_episode", "metric_courses", "spans_of", "symptom_of"]
 
 _REFERENCE_SHARE = 0.25  # of the window, taken as quiet until an onset is found
 _SIGMAS = 3.0
