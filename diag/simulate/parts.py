@@ -17,14 +17,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from diag.errors import BundleUnreadable
-from diag.model import Window
+from diag.model import Floats, Window
 from diag.signals.frame import RawSeries
 
 __all__ = ["Bundle", "Record", "load", "read", "save"]
 
+_INFINITE = (float("inf"), float("-inf"))
 _MARK = "SIMULATED: "
 
 Record = Mapping[str, Any]
@@ -148,8 +150,7 @@ def _lines(path: str, data: bytes) -> Iterator[dict[str, Any]]:
 
 
 def _packed(rows: Iterable[Mapping[str, Any]]) -> bytes:
-    text = "".join(json.dumps(row, separators=(",", ":"), ensure_ascii=False) + "\n" for row in rows)
-    return gzip.compress(text.encode(), compresslevel=1, mtime=0)
+    return gzip.compress(msgspec.json.Encoder().encode_lines(rows), compresslevel=1, mtime=0)
 
 
 def _series(line: Mapping[str, Any]) -> RawSeries:
@@ -165,14 +166,13 @@ def _number(value: Any) -> float:
 def _series_line(series: RawSeries) -> dict[str, Any]:
     return {
         "metric": dict(series.labels),
-        "values": [_plain(value) for value in series.values.tolist()],
-        "timestamps": [round(time * 1000) for time in series.times.tolist()],
+        "values": _plain(series.values),
+        "timestamps": np.rint(series.times * 1000).astype(np.int64).tolist(),
     }
 
 
-def _plain(value: float) -> float | int | str | None:
-    if value != value:
-        return None
-    if value in (float("inf"), float("-inf")):
-        return "+Inf" if value > 0 else "-Inf"
-    return int(value) if value == int(value) and abs(value) < 2**53 else value
+def _plain(values: Floats) -> list[Any]:
+    plain: list[Any] = values.tolist()
+    if np.isinf(values).any():
+        return [("+Inf" if value > 0 else "-Inf") if value in _INFINITE else value for value in plain]
+    return plain  # the encoder writes NaN as null
