@@ -191,8 +191,9 @@ def merged(raw: Iterable[RawSeries]) -> list[RawSeries]:
         pieces.setdefault(tuple(sorted((k, v) for k, v in one.labels.items() if v)), []).append(one)
     joined: list[RawSeries] = []
     for key in sorted(pieces):
-        times = np.concatenate([one.times for one in pieces[key]])
-        values = np.concatenate([one.values for one in pieces[key]])
+        own = pieces[key]
+        times = own[0].times if len(own) == 1 else np.concatenate([one.times for one in own])
+        values = own[0].values if len(own) == 1 else np.concatenate([one.values for one in own])
         if times.size > 1 and not np.all(times[1:] > times[:-1]):
             order = np.argsort(times, kind="stable")
             times, values = times[order], values[order]

@@ -45,6 +45,7 @@ class _Answer(msgspec.Struct):
     status: str = ""
     errorType: str = ""
     error: str = ""
+    warnings: list[str] = []
     data: msgspec.Raw = msgspec.Raw(b"null")
 
 
@@ -91,11 +92,17 @@ class Api:
 
     def __init__(self, client: Client) -> None:
         self._client = client
+        self._warnings: dict[str, None] = {}
 
     @property
     def url(self) -> str:
         """Where it is, without credentials."""
         return self._client.url
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What the store warned of so far (Thanos: a part of it did not answer), each once."""
+        return tuple(self._warnings)
 
     def open(self) -> None:
         """Make sure that a query API answers. Raises ``NotPrometheus`` and the other leaves."""
@@ -186,6 +193,7 @@ class Api:
         except msgspec.MsgspecError:
             raise self._not_an_api(reply) from None
         if answer.status == "success" and reply.status < 300:
+            self._warnings.update(dict.fromkeys(one.split("\n", 1)[0][:200] for one in answer.warnings))
             return answer
         if answer.status == "error" or answer.error:
             raise self._said_no(answer, query)

@@ -116,6 +116,7 @@ class PrometheusSource:
         scrape = self.scrape_seconds(window) or grid.step
         stalls = live_page_stalls(self._api, serving, instances, grid, scrape, matchers)
         facts = [fact for engine in present for fact in self._facts(engine, window, matchers)]
+        notes += [f"{self._ref.ref} warns: {said}" for said in sorted(self._api.warnings)]
         return Fetched(series, tuple(gaps), tuple(facts), (), tuple(notes), stalls)
 
     def raw(self, window: Window, matchers: Sequence[Matcher] = ()) -> Iterator[RawSeries]:

@@ -77,7 +77,7 @@ class MetricsRead:
             where = f"{path.name}:{number}"
             try:
                 labels, times, values = _decoded(line, fast)
-            except (msgspec.MsgspecError, ValueError, TypeError, OverflowError) as error:
+            except (msgspec.MsgspecError, ValueError, TypeError, OverflowError, RecursionError) as error:
                 self.bad.add(where, _why(error))
                 continue
             name = labels.get("__name__", "")
@@ -171,8 +171,10 @@ def _decoded(
         one = msgspec.convert(json.loads(line), _OddLine, strict=False)
     if len(one.values) != len(one.timestamps):
         raise ValueError(f"{len(one.values)} values for {len(one.timestamps)} timestamps")
-    values = np.array(one.values, dtype=np.float64)
-    return one.metric, np.array(one.timestamps, dtype=np.float64) / 1000.0, values
+    times = np.array(one.timestamps, dtype=np.float64) / 1000.0
+    if not np.isfinite(times).all():
+        raise ValueError("a timestamp is not a number")
+    return one.metric, times, np.array(one.values, dtype=np.float64)
 
 
 def _why(error: Exception) -> str:

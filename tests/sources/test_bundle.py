@@ -137,6 +137,23 @@ def test_a_bad_line_is_counted_and_named(make: Maker) -> None:
     assert "2 values for 1 timestamps" in notes[0]
 
 
+@pytest.mark.parametrize(
+    "bad",
+    [b"[" * 100_000, b"\xff\xfe", b"null", b"[]",
+     b'{"metric":{"__name__":"up"},"values":[1],"timestamps":["x"]}',
+     b'{"metric":{"__name__":"up"},"values":["x"],"timestamps":[1]}',
+     b'{"metric":{"__name__":"up"},"values":[1],"timestamps":[NaN]}'],
+)  # fmt: skip
+def test_any_bad_line_is_survived(make: Maker, bad: bytes) -> None:
+    source = BundleSource(make({"metrics/a.jsonl": bad + b"\n" + _line([1, 2]).encode()}))
+    assert _samples(source) == {1000.0: 1.0, 1005.0: 2.0}
+    assert (
+        source.fetch(["running_requests"], _grid())
+        .notes[0]
+        .startswith("1 unreadable metrics line left out: a.js")
+    )
+
+
 def test_only_bad_lines_are_fatal(make: Maker) -> None:
     assert "a.jsonl:1" in _fails(make({"metrics/a.jsonl": "{broken\n"}))
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import requests
 
 from diag.errors import NoData, UsageError
 from diag.model import Case, Window
@@ -105,6 +109,68 @@ def test_raw_samples_of_victoria_metrics_are_those_that_went_in(
         assert np.array_equal(a.times, b.times)
         # It keeps decimal digits, not bits.
         assert np.allclose(a.values, b.values, rtol=1e-14, atol=0)
+
+
+def _engine_lines(start: int, instance: str, job: str, shift_ms: int, *, frozen: bool) -> str:
+    moments = [1000 * (start + 2 * n) + shift_ms for n in range(100)]
+    rows = {
+        "vllm:generation_tokens_total": [500.0 if frozen else 500.0 + 10.0 * n for n in range(100)],
+        "vllm:num_requests_running": [3.0] * 100,
+        "up": [1.0] * 100,
+    }
+    return "".join(
+        json.dumps(
+            {
+                "metric": {"__name__": name, "instance": instance, "job": job},
+                "values": values,
+                "timestamps": moments,
+            }
+        )
+        + "\n"
+        for name, values in rows.items()
+    )
+
+
+def test_second_scrapes_and_frozen_pages_are_seen_in_a_store(victoria_url: str) -> None:
+    start = 1_790_000_000
+    lines = (
+        _engine_lines(start, "twice:1", "a", 0, frozen=False)
+        + _engine_lines(start, "twice:1", "b", 700, frozen=False)
+        + _engine_lines(start, "still:1", "a", 300, frozen=True)
+    )
+    requests.post(f"{victoria_url}/api/v1/import", lines.encode(), timeout=20).raise_for_status()
+    requests.get(f"{victoria_url}/internal/force_flush", timeout=20).raise_for_status()
+    question = Question(now=start + 198.0, window=Window(start, start + 198.0))
+    case = gather([PrometheusSource(victoria_url)], question)
+    rates = {one.labels["instance"]: one.values for one in case.of("generation_tokens_per_second")}
+    assert rates["twice:1"][50] == pytest.approx(5.0)
+    assert "twice:1 scraped twice for vLLM (job=a and job=b); counted once" in case.notes
+    # It has no CPU counter; it is busy, and nothing moves.
+    assert list(case.page_stalls) == ["still:1"]
+    assert case.page_stalls["still:1"][0].seconds == pytest.approx(198.0, abs=2.0)
+
+
+def test_a_refused_query_is_a_gap_and_a_warning_a_note(
+    prometheus_url: str,
+    stored_bundles: dict[str, Path],
+    scripted: Callable[..., Any],
+    answer: Callable[..., Any],
+) -> None:
+    def answers(path: str) -> Any:
+        if "waiting" in path and "query_range" in path:
+            return answer('{"status":"error","errorType":"bad_data","error":"not this one"}', 400)
+        endpoint, _, form = path.partition("?")
+        body = requests.get(f"{prometheus_url}{endpoint}?{form}", timeout=20).json()
+        return answer(json.dumps({**body, "warnings": ["a store gateway did not answer"]}))
+
+    server = scripted(answers)
+    case = gather([PrometheusSource(server.url)], _question(stored_bundles["healthy_a"]))
+    assert case.of("waiting_requests") == ()
+    (gap,) = [one for one in case.gaps if one.signal == "waiting_requests"]
+    assert "not this one" in gap.reason
+    assert case.of("running_requests") != ()
+    assert f"{server.url} warns: a store gateway did not answer" in case.notes
+    assert any(note.startswith("waiting_requests could not be asked") for note in case.notes)
 
 
 def test_match_narrows_every_query(prometheus_url: str, stored_bundles: dict[str, Path]) -> None:
