@@ -36,6 +36,7 @@ def test_a_changed_recording_makes_the_archive_stale(checkout: Path, tmp_path: P
     broken.unlink()
     broken.mkdir()
     (broken / "bundle.json").write_text("{}", encoding="utf-8")
+    (tmp_path / "diag/__init__.py").touch()
     (tmp_path / "diag/__main__.py").write_text("print('answer')\n", encoding="utf-8")
     assert stale(tmp_path) == [f"diag/_shipped/incidents/{SHIPPED[0].file}", "README.md"]
 
