@@ -15,7 +15,7 @@ from diag.detectors.wording import change, quantity
 from diag.model import Evidence, Finding, Stance
 from diag.signals import SIGNALS
 
-__all__ = ["PRESENT", "Explained", "Reach", "excluded", "falls", "flat", "rises", "stated"]
+__all__ = ["PRESENT", "Explained", "Reach", "degree_of", "excluded", "falls", "flat", "rises", "stated"]
 
 PRESENT = 0.8
 _STEEPNESS = 4.0
@@ -35,7 +35,7 @@ class Reach:
     scope: Mapping[str, tuple[str, ...]]
 
 
-def _degree(effect: float) -> float:
+def degree_of(effect: float) -> float:
     """0 … 1; one half at the floor."""
     return 1.0 / (1.0 + math.exp(-_STEEPNESS * max(min(effect - 1.0, 20.0), -20.0)))
 
@@ -50,7 +50,7 @@ def rises(cue: str, finding: Finding, what: str, *, smallest: float = 1.0, sign:
     """The hypothesis predicts that ``finding`` moves up by at least ``smallest`` floors.
 
     ``what`` names the quantity for the operator."""
-    degree = _degree(sign * finding.effect / smallest)
+    degree = degree_of(sign * finding.effect / smallest)
     stance = Stance.FOR if degree >= 0.5 else Stance.AGAINST
     decisive = stance is Stance.AGAINST and excluded(finding, sign, smallest)
     text = f"{what} {change(finding)}"
@@ -70,7 +70,7 @@ def falls(cue: str, finding: Finding, what: str, *, smallest: float = 1.0) -> Ev
 def flat(cue: str, finding: Finding, what: str, *, sign: int = 0) -> Evidence:
     """The hypothesis predicts that ``finding`` stays (``sign`` ±1: does not move that way)."""
     effect = abs(finding.effect) if sign == 0 else sign * finding.effect
-    degree = 1.0 - _degree(effect)
+    degree = 1.0 - degree_of(effect)
     stance = Stance.FOR if degree >= 0.5 else Stance.AGAINST
     if stance is Stance.AGAINST:
         text = f"{what} {change(finding)}, which this cause does not explain"

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from diag.detectors.cues import degree_of
 from diag.detectors.requests import Flags, Requests
 from diag.detectors.view import View
 from diag.errors import TooFewPoints
@@ -28,10 +29,12 @@ _DEMAND: tuple[tuple[str, tuple[str, ...]], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What clients asked for that moved up, in words; ``known``: how many of the four were seen."""
+    """What clients asked for that moved up, in words; ``known``: how many of the four were seen;
+    ``degree`` (0 … 1): how surely the one that rose most did rise."""
 
     moved: tuple[str, ...]
     known: int
+    degree: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +54,8 @@ def demand_of(view: View) -> Demand:
     """Which of rate, prompt length, uncached tokens and answer length moved up."""
     found = [(words, view.finding(*names)) for words, names in _DEMAND]
     moved = tuple(words for words, finding in found if finding is not None and finding.effect >= 1)
-    return Demand(moved, sum(finding is not None for _, finding in found))
+    most = max((finding.effect for _, finding in found if finding is not None), default=0.0)
+    return Demand(moved, sum(finding is not None for _, finding in found), degree_of(most))
 
 
 def dose_of(requests: Requests, inc: Flags) -> Dose | None:

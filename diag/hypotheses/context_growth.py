@@ -63,10 +63,12 @@ NEEDS = (("request_prompt_tokens", "prompt_tokens_per_request_mean"),)
 def examine(view: View) -> Iterator[Output]:
     """Lengths, their growth within sessions, and whether waiting follows them."""
     length = view.finding("request_prompt_tokens", "prompt_tokens_per_request_mean")
-    if length is not None:
-        yield rises("length", length, "prompt length per request")
     work = view.workload
-    if work is not None and work.growth is not None and work.requests.sessions:
+    by_session = work is not None and work.growth is not None and bool(work.requests.sessions)
+    if length is not None and not (by_session and work is not None and _grows(work) and length.effect < 1):
+        # Where sessions are seen to grow, a mean blurred by the mix of old and fresh ones is no objection.
+        yield rises("length", length, "prompt length per request")
+    if by_session and work is not None:
         yield from _sessions(work)
     else:
         yield from _ramp(view)
@@ -76,6 +78,10 @@ def examine(view: View) -> Iterator[Output]:
     arrivals = view.finding("arrivals_per_second", "first_tokens_per_second")
     if arrivals is not None:
         yield flat("rate_flat", arrivals, "request rate", sign=1)
+
+
+def _grows(work: Workload) -> bool:
+    return work.findings["session_growth_ratio"].effect >= 1
 
 
 def _sessions(work: Workload) -> Iterator[Output]:
@@ -90,7 +96,7 @@ def _sessions(work: Workload) -> Iterator[Output]:
         )
     else:
         text = f"no session's prompts grow beyond the usual {quantity(growth.usual_tokens, 'tokens')}"
-    rising = share.effect >= 1
+    rising = _grows(work)
     yield stated(
         "growth", share.signal, rising, text, before=share.before, during=share.during, unit="ratio",
         degree=min(1.0, max(0.0, share.effect / 2)) if rising else 0.0,

@@ -23,6 +23,7 @@ CARD = Card(
     ),
     next_check="Plot process_resident_memory_bytes of that process over days against its restarts.",
     chain=("process_resident_memory_bytes", "engine_resident_memory_bytes", "container_memory_working_set_bytes", "node_memory_available_ratio", "node_swap_used_bytes", "node_major_faults_per_second", "client_ttft_seconds", "ttft_seconds_mean"),
+    leads_to=("network_latency",),
 )  # fmt: skip
 
 NEEDS = (

@@ -65,6 +65,8 @@ def examine(view: View) -> Iterator[Output]:
         yield stated(
             "shrank", "kv_capacity_tokens", True, f"the pool shrank: {change.text}", onset=change.time
         )
+    elif view.fact("kv_capacity_tokens") or view.fact("kv_blocks"):
+        yield stated("shrank", "kv_capacity_tokens", False, "the pool is as large as before")
     demand = demand_of(view)
     if demand.known >= 2:
         text = (
@@ -72,7 +74,9 @@ def examine(view: View) -> Iterator[Output]:
             if demand.moved
             else "rate, prompt and answer lengths did not rise: capacity did change, not demand"
         )
-        yield stated("demand_flat", "prompt_tokens_per_request_mean", not demand.moved, text)
+        yield stated(
+            "demand_flat", "prompt_tokens_per_request_mean", not demand.moved, text, degree=1 - demand.degree
+        )
 
 
 def _fullness(usage: Finding) -> Output:

@@ -25,7 +25,10 @@ CARD = Card(
     chain=("node_tcp_retransmit_ratio", "gateway_connect_seconds", "client_gap_seconds", "client_ttft_seconds"),
 )  # fmt: skip
 
-NEEDS = (("client_ttft_seconds",), ("ttft_seconds_mean", "client_gap_seconds"))
+NEEDS = (
+    ("client_ttft_seconds", "gateway_connect_seconds"),
+    ("ttft_seconds_mean", "client_gap_seconds", "gateway_connect_seconds"),
+)
 
 
 def examine(view: View) -> Iterator[Output]:
@@ -53,9 +56,26 @@ def examine(view: View) -> Iterator[Output]:
     own = view.fleet.get("ttft_seconds_mean")
     if own is not None:
         yield flat("engine_flat", own, "the engine's own first-token time", sign=1)
-    connect = view.finding("gateway_connect_seconds")
-    if connect is not None:
-        yield rises("connect", connect, "the gateway's connect time")
+    yield from _gateway(view)
     resent = view.fleet.get("node_tcp_retransmit_ratio")
     if resent is not None and resent.effect >= 1:
         yield rises("retransmits", resent, "share of TCP segments sent again")
+
+
+def _gateway(view: View) -> Iterator[Output]:
+    """The gateway's own clock: how much of the longer answers passes before it reaches the engine."""
+    connect = view.finding("gateway_connect_seconds")
+    if connect is None:
+        return
+    total = view.finding("client_duration_seconds")
+    extra = connect.during - connect.before
+    yield rises("connect", connect, "the gateway's time to connect to the engine")
+    if total is None or total.during - total.before < 0.1:
+        return
+    share = max(0.0, min(1.0, extra / (total.during - total.before)))
+    text = f"connecting is {quantity(share, 'ratio')} of the extra {quantity(total.during - total.before, 'seconds')} of an answer at the gateway"
+    yield stated(
+        "gateway_share", connect.signal, share >= 0.5, text, during=extra, unit="seconds", degree=share
+    )
+    if share >= 0.5:
+        yield Explained(share)

@@ -30,7 +30,9 @@ CARD = Card(
 )  # fmt: skip
 
 NEEDS = (("gpu_foreign_sm_ratio", "gpu_foreign_memory_bytes"),)
-_LEVELS = {"gpu_foreign_sm_ratio": 0.06, "gpu_foreign_memory_bytes": 5e8}
+# Less than this is no neighbour at all; where a process stays resident between its runs, what counts
+# as busy lies midway between its own low and high.
+_LEAST = {"gpu_foreign_sm_ratio": 0.06, "gpu_foreign_memory_bytes": 5e8}
 _IN_STEP, _OUT_OF_STEP = 0.45, 0.15  # phi; the published prototype's bounds
 _FEW = 4  # switches below which a match is one coincidence
 
@@ -38,8 +40,9 @@ _FEW = 4  # switches below which a match is one coincidence
 def examine(view: View) -> Iterator[Output]:
     """Is there a foreign process at all, was it there more than before, does it keep time?"""
     best: tuple[float, Series, float, float] | None = None
-    for name, level in _LEVELS.items():
+    for name, least in _LEAST.items():
         for series in view.case.of(name):
+            level = _busy_level(series.values, least)
             before, during = (
                 _busy(series.within(view.spans.baseline), level),
                 _busy(series.within(view.spans.incident), level),
@@ -79,6 +82,14 @@ def examine(view: View) -> Iterator[Output]:
     if match is None:
         return
     yield from _timing(match, series.signal, where)
+
+
+def _busy_level(values: np.ndarray, least: float) -> float:
+    seen = values[np.isfinite(values)]
+    if not len(seen):
+        return least
+    low, high = (float(q) for q in np.quantile(seen, [0.05, 0.95]))
+    return (low + high) / 2 if high > least and high > 1.5 * low else least
 
 
 def _busy(values: np.ndarray, level: float) -> float | None:

@@ -71,6 +71,7 @@ def gather(
         sources=_references(sources, question),
         notes=tuple(dict.fromkeys(notes)),
         scrape_seconds=plan.scrape_seconds,
+        look_back_seconds=plan.grid.window,
         page_stalls=_stalls(parts),
     )
 

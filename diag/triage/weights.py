@@ -36,7 +36,7 @@ def _w(
 WEIGHTS: Mapping[str, Mapping[str, Weight]] = {
     "context_growth": {
         "length": _w(5, 0.04, "lengths must rise", driver=True),
-        "growth": _w(12, 0.05, "rising with the session is the mechanism itself", "growth"),
+        "growth": _w(12, 0.05, "rising with the session is the mechanism itself", "growth", driver=True),
         "ramp": _w(6, 0.2, "growth climbs, giants jump", "growth"),
         "giants": _w(1.01, 0.05, "single giants are another cause", "growth"),
         "dose": _w(3, 0.4, "longer prompts wait longer"),
@@ -46,7 +46,9 @@ WEIGHTS: Mapping[str, Mapping[str, Weight]] = {
     "kv_cache_exhaustion": {
         "full": _w(6, 0.01, "the pool must be full", driver=True),
         "pressure": _w(4, 0.1, "somebody is evicted or waits for blocks"),
-        "shrank": _w(10, 0.9, "a smaller pool makes it the root", root=True),
+        "shrank": _w(
+            10, 0.3, "a smaller pool makes it the root; with the same pool demand filled it", root=True
+        ),
         "demand_flat": _w(1.5, 0.25, "otherwise demand filled the pool", root=True),
     },
     "prefix_cache_off": {
@@ -161,9 +163,10 @@ WEIGHTS: Mapping[str, Mapping[str, Weight]] = {
         "harm": _w(10, 0.04, "with a consequence"),
     },
     "network_latency": {
-        "gap": _w(30, 0.02, "the time must be lost outside the engine", driver=True),
+        "gap": _w(30, 0.02, "the time must be lost outside the engine", "gap", driver=True),
         "engine_flat": _w(2.5, 0.3, "the engine is as fast as before"),
-        "connect": _w(5, 0.7, "the gateway sees it"),
+        "connect": _w(6, 0.5, "the gateway sees it", driver=True),
+        "gateway_share": _w(12, 0.05, "the time must be lost before the engine", "gap"),
         "retransmits": _w(3, 0.9, "packets are lost"),
     },
     "telemetry_fault": {
