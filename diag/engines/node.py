@@ -44,7 +44,9 @@ _INFINIBAND = ("link_downed", "link_error_recovery", "port_errors_received")
 
 _SIGNALS: dict[str, Definition | Absent] = {
     "node_cpu_busy_ratio": Definition(_cpu_share("!~idle|iowait"), note="waiting for IO counts as idle"),
-    "node_cpu_user_ratio": Definition(_cpu_share("user"), note="niced work is left out: it yields to the engine"),
+    "node_cpu_user_ratio": Definition(
+        _cpu_share("user"), note="niced work is left out: it yields to the engine"
+    ),
     "node_cpu_steal_ratio": Definition(_cpu_share("steal")),
     "node_cpu_count": Definition(
         Aggregate("count", Rate(select("node_cpu_seconds_total", mode="idle")), NODE_BY)
