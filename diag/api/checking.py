@@ -7,8 +7,8 @@ from collections import Counter
 import numpy as np
 
 from diag.model import Assessment, Case, Join, State, Verdict, Window
+from diag.quantities import clock, day, span
 from diag.renderers.checked import Assessable, Checked, Lacking, Present
-from diag.renderers.quantities import clock, day, span
 from diag.signals.vocabulary import SIGNALS
 
 __all__ = ["checked"]

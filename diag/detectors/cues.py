@@ -11,8 +11,10 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from diag.detectors.wording import change, quantity
+from diag import quantities
+from diag.detectors.wording import change
 from diag.model import Evidence, Finding, Stance
+from diag.quantities import quantity
 from diag.signals import SIGNALS
 
 __all__ = ["PRESENT", "Explained", "Reach", "degree_of", "excluded", "falls", "flat", "rises", "stated"]
@@ -75,7 +77,7 @@ def flat(cue: str, finding: Finding, what: str, *, sign: int = 0) -> Evidence:
     if stance is Stance.AGAINST:
         text = f"{what} {change(finding)}, which this cause does not explain"
     elif sign and finding.moved:
-        numbers = f"{quantity(finding.before, finding.unit)} → {quantity(finding.during, finding.unit)}"
+        numbers = quantities.change(finding.before, finding.during, finding.unit)
         text = f"{what} did not {'rise' if sign > 0 else 'fall'} ({numbers})"
     else:
         text = f"{what} {change(finding)}"

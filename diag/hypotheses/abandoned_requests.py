@@ -10,9 +10,9 @@ from collections.abc import Iterator
 
 from diag.detectors.cues import Explained, rises, stated
 from diag.detectors.view import View
-from diag.detectors.wording import quantity
 from diag.hypotheses.registry import Output
 from diag.model import Card, Mitigation
+from diag.quantities import quantity
 
 CARD = Card(
     id="abandoned_requests",

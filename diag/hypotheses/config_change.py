@@ -12,9 +12,9 @@ from diag.detectors.changes import Change
 from diag.detectors.cues import Explained, Reach, stated
 from diag.detectors.service import demand_of
 from diag.detectors.view import View
-from diag.detectors.wording import quantity
 from diag.hypotheses.registry import Output
 from diag.model import Card, Missing, Mitigation
+from diag.quantities import quantity
 
 CARD = Card(
     id="config_change",

@@ -13,10 +13,10 @@ from diag.detectors.exposure import share_of_excess
 from diag.detectors.lengths import climb_of
 from diag.detectors.service import dose_of
 from diag.detectors.view import View
-from diag.detectors.wording import quantity
 from diag.detectors.workload import Workload
 from diag.hypotheses.registry import Output
 from diag.model import Card, Mitigation
+from diag.quantities import quantity
 
 CARD = Card(
     id="context_growth",

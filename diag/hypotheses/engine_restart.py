@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from diag.detectors.cues import PRESENT, Explained, Reach, stated
 from diag.detectors.view import View
-from diag.detectors.wording import quantity
 from diag.hypotheses.registry import Output
 from diag.model import Card, Mitigation
+from diag.quantities import quantity
 
 CARD = Card(
     id="engine_restart",

@@ -14,10 +14,10 @@ from diag.detectors.cues import Explained, flat, rises, stated
 from diag.detectors.exposure import exposure_of
 from diag.detectors.lengths import climb_of
 from diag.detectors.view import View
-from diag.detectors.wording import quantity
 from diag.detectors.workload import Workload
 from diag.hypotheses.registry import Output
 from diag.model import Card, Mitigation
+from diag.quantities import quantity
 
 CARD = Card(
     id="head_of_line_blocking",

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from diag.detectors.cues import Explained, flat, rises, stated
 from diag.detectors.service import demand_of, slower
 from diag.detectors.view import View
-from diag.detectors.wording import quantity
 from diag.hypotheses.registry import Output
 from diag.model import Card, Finding, Mitigation
+from diag.quantities import quantity
 
 CARD = Card(
     id="host_cpu_starvation",

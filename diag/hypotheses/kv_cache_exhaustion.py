@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from diag.detectors.cues import PRESENT, stated
 from diag.detectors.service import demand_of
 from diag.detectors.view import View
-from diag.detectors.wording import quantity
 from diag.hypotheses.registry import Output
 from diag.model import Card, Finding, Mitigation
+from diag.quantities import quantity
 
 CARD = Card(
     id="kv_cache_exhaustion",

@@ -9,9 +9,9 @@ import numpy as np
 from diag.detectors.cues import PRESENT, Explained, Reach, stated
 from diag.detectors.gpus import gpu_name, in_step
 from diag.detectors.view import View
-from diag.detectors.wording import quantity
 from diag.hypotheses.registry import Output
 from diag.model import Card, Mitigation, Series
+from diag.quantities import quantity
 from diag.stats.timing import Coincidence
 
 CARD = Card(

@@ -12,9 +12,9 @@ import numpy as np
 
 from diag.detectors.cues import PRESENT, stated
 from diag.detectors.view import View
-from diag.detectors.wording import quantity
 from diag.hypotheses.registry import Output
 from diag.model import Card, Mitigation
+from diag.quantities import quantity
 
 CARD = Card(
     id="prefix_cache_off",

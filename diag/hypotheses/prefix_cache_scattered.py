@@ -8,9 +8,9 @@ import numpy as np
 
 from diag.detectors.cues import Explained, Reach, falls, flat, rises, stated
 from diag.detectors.view import View
-from diag.detectors.wording import quantity
 from diag.hypotheses.registry import Output
 from diag.model import Card, Mitigation
+from diag.quantities import quantity
 
 CARD = Card(
     id="prefix_cache_scattered",

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from diag.detectors.cues import PRESENT, Explained, stated
 from diag.detectors.service import demand_of
 from diag.detectors.view import View
-from diag.detectors.wording import quantity
 from diag.hypotheses.registry import Output
 from diag.model import Card, Mitigation
+from diag.quantities import quantity
 
 CARD = Card(
     id="sequence_limit",

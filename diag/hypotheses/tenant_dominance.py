@@ -8,10 +8,10 @@ import numpy as np
 
 from diag.detectors.cues import Explained, Reach, rises, stated
 from diag.detectors.view import View
-from diag.detectors.wording import quantity
 from diag.detectors.workload import Workload
 from diag.hypotheses.registry import Output
 from diag.model import Card, Mitigation
+from diag.quantities import quantity
 
 CARD = Card(
     id="tenant_dominance",

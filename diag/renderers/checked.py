@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from diag.quantities import plain
 from diag.renderers import RenderOptions
-from diag.renderers.quantities import plain
 
 __all__ = ["SCHEMA", "Assessable", "Checked", "Lacking", "Present", "render_check"]
 

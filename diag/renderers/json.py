@@ -29,8 +29,8 @@ from diag.model import (
     Verdict,
     Window,
 )
+from diag.quantities import rounded, timestamp
 from diag.renderers import RenderOptions
-from diag.renderers.quantities import rounded, timestamp
 
 __all__ = ["SCHEMA", "load", "render"]
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from diag.model import Assessment, Evidence, Lead, Stance, State, Symptom, Verdict, Window
-from diag.renderers.quantities import change, clock, day, offset, percent, plain, quantity, span
+from diag.quantities import change, clock, day, offset, percent, plain, quantity, span
 
 __all__ = ["Cause", "Line", "Link", "Page", "page"]
 

@@ -62,7 +62,10 @@ def correlation(x: Floats, y: Floats) -> tuple[float, float]:
     from scipy.special import stdtr
 
     keep = np.isfinite(x) & np.isfinite(y)
-    x, y = x[keep] - x[keep].mean() if keep.any() else x[keep], y[keep] - y[keep].mean() if keep.any() else y[keep]
+    x, y = (
+        x[keep] - x[keep].mean() if keep.any() else x[keep],
+        y[keep] - y[keep].mean() if keep.any() else y[keep],
+    )
     n = len(x)
     power = float(np.sqrt((x @ x) * (y @ y))) if n else 0.0
     if n < 10 or power == 0:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from diag.detectors.view import View
-from diag.detectors.wording import quantity
 from diag.model import ChainLink, Finding
+from diag.quantities import change
 from diag.signals import SIGNALS
 from diag.triage.rank import Judged
 
@@ -101,7 +101,7 @@ def _moved(found: Finding) -> bool:
 
 def _numbers(found: Finding) -> str:
     during = found.peak if found.signal in _PEAK else found.during
-    return f"{quantity(found.before, found.unit)} → {quantity(during, found.unit)}"
+    return change(found.before, during, found.unit)
 
 
 def _other_onset(view: View, words: str) -> float | None:

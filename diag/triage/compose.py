@@ -8,7 +8,6 @@ import numpy as np
 
 from diag.detectors.symptoms import symptom_of
 from diag.detectors.view import View
-from diag.detectors.wording import quantity
 from diag.hypotheses import UNKNOWN
 from diag.model import (
     Assessment,
@@ -21,6 +20,7 @@ from diag.model import (
     Symptom,
     Verdict,
 )
+from diag.quantities import quantity
 from diag.signals import SIGNALS
 from diag.triage.chain import WORDS, chain_of
 from diag.triage.rank import SUPPORT, Judged, leader, unknown_confidence
@@ -134,14 +134,16 @@ def _summary(view: View, lead: Judged | None, judged: Sequence[Judged], lost: bo
         return f"{felt}, and no known cause explains it with the signals at hand."
     assert lead is not None
     others = [j for j in judged if j is not lead and j.state is State.SUPPORTED and j.explained_by is None]
-    also = f"; also: {_lower(others[0].hypothesis.card.title)}" if others else ""
-    sure = "Cause" if lead.state is State.SUPPORTED else "Best guess, not certain"
+    also = f", and {_lower(others[0].hypothesis.card.title)}" if others else ""
     title, confidence = _lower(lead.hypothesis.card.title), quantity(lead.confidence, "ratio")
-    return f"{felt}. {sure}: {title} ({confidence}){also}."
+    if lead.state is not State.SUPPORTED:
+        return f"{felt}; best guess, not certain ({confidence}): {title}{also}."
+    return f"{felt}: {title} ({confidence}){also}."
 
 
 def _lower(title: str) -> str:
-    return title[0].lower() + title[1:] if not title[:2].isupper() else title
+    first = title.split(maxsplit=1)[0]
+    return title if len(first) > 1 and first.isupper() else title[0].lower() + title[1:]
 
 
 _FELT = {
@@ -191,7 +193,9 @@ def _symptoms(view: View) -> tuple[Symptom, ...]:
 def _cohorts(view: View) -> list[Symptom]:
     """Sessions that grew against all others: the contrast that tells who is hit."""
     work = view.workload
-    if work is None or work.growth is None or not work.growth.sessions or not view.symptomatic:
+    if work is None or work.growth is None or not view.symptomatic:
+        return []
+    if work.findings["session_growth_ratio"].effect < 1:
         return []
     r = work.requests
     grown = set(work.growth.sessions)

@@ -11,8 +11,8 @@ import jsonschema
 import pytest
 
 from diag import api
+from diag.quantities import timestamp
 from diag.renderers import load, render
-from diag.renderers.quantities import timestamp
 
 Diag = Callable[..., Any]
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diag.renderers.quantities import change, offset, percent, plain, quantity, rounded, span, timestamp
+from diag.quantities import change, offset, percent, plain, quantity, rounded, span, timestamp
 
 
 @pytest.mark.parametrize(
