@@ -97,6 +97,8 @@ def span(seconds: float) -> str:
     """A length of time."""
     if seconds == 0:
         return "0 s"
+    if seconds < 1e-4:
+        return "<0.1 ms"
     if seconds < 1:
         return f"{_short(seconds * 1000)} ms"
     if seconds < 600:

@@ -17,7 +17,18 @@ from diag.model import Evidence, Finding, Stance
 from diag.quantities import quantity
 from diag.signals import SIGNALS
 
-__all__ = ["PRESENT", "Explained", "Reach", "degree_of", "excluded", "falls", "flat", "rises", "stated"]
+__all__ = [
+    "PRESENT",
+    "Explained",
+    "Named",
+    "Reach",
+    "degree_of",
+    "excluded",
+    "falls",
+    "flat",
+    "rises",
+    "stated",
+]
 
 PRESENT = 0.8
 _STEEPNESS = 4.0
@@ -28,6 +39,13 @@ class Explained:
     """Share (0 … 1) of the excess seconds that removing this cause would remove."""
 
     share: float
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """The cause as it stands in this case, for the summary: "tenant t-b takes most of the capacity"."""
+
+    text: str
 
 
 @dataclass(frozen=True, slots=True)

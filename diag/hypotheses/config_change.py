@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from diag.detectors.changes import Change
-from diag.detectors.cues import Explained, Reach, stated
+from diag.detectors.cues import Explained, Named, Reach, stated
 from diag.detectors.service import demand_of
 from diag.detectors.view import View
 from diag.hypotheses.registry import Output
@@ -104,6 +104,8 @@ def examine(view: View) -> Iterator[Output]:
             if only
             else "instances without the change are slow, or changed ones are not",
         )
+    what = marked[-1].text if marked else facts[0].text if facts else "a restart with other settings"
+    yield Named(f"a change just before is the cause ({what})")
     if facts or lowered:
         queue = view.phases.share("queue")
         yield Explained(queue if queue is not None else 0.8)

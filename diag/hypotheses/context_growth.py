@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from diag.detectors.cues import Explained, Reach, flat, rises, stated
+from diag.detectors.cues import Explained, Named, Reach, flat, rises, stated
 from diag.detectors.exposure import share_of_excess
 from diag.detectors.lengths import climb_of
 from diag.detectors.service import dose_of
@@ -120,6 +120,8 @@ def _sessions(work: Workload) -> Iterator[Output]:
     if explained is not None:
         yield Explained(explained)
     if growth.sessions and rising:
+        longest = quantity(growth.longest_tokens, "tokens")
+        yield Named(f"{len(growth.sessions)} sessions resend their whole growing history, up to {longest}")
         yield Reach({"sessions": growth.sessions[:20]})
 
 

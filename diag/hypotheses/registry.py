@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from diag.detectors.cues import Explained, Reach
+from diag.detectors.cues import Explained, Named, Reach
 from diag.detectors.view import View
 from diag.model import Card, Evidence, Missing
 
 __all__ = ["Hypothesis", "Output"]
 
-Output = Evidence | Missing | Explained | Reach
+Output = Evidence | Missing | Explained | Named | Reach
 
 
 @dataclass(frozen=True, slots=True)

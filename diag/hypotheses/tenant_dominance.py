@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from diag.detectors.cues import Explained, Reach, rises, stated
+from diag.detectors.cues import Explained, Named, Reach, rises, stated
 from diag.detectors.view import View
 from diag.detectors.workload import Workload
 from diag.hypotheses.registry import Output
@@ -53,6 +53,7 @@ def examine(view: View) -> Iterator[Output]:
         if evidence.degree >= 0.5:
             yield Explained(queue)
     if evidence.degree >= 0.5:
+        yield Named(f"tenant {name} takes most of the capacity")
         yield Reach({"tenants": tuple(t for t in view.workload.requests.tenants if t != name)})
 
 

@@ -135,7 +135,8 @@ def _summary(view: View, lead: Judged | None, judged: Sequence[Judged], lost: bo
     assert lead is not None
     others = [j for j in judged if j is not lead and j.state is State.SUPPORTED and j.explained_by is None]
     also = f", and {_lower(others[0].hypothesis.card.title)}" if others else ""
-    title, confidence = _lower(lead.hypothesis.card.title), quantity(lead.confidence, "ratio")
+    title = lead.named or _lower(lead.hypothesis.card.title)
+    confidence = quantity(lead.confidence, "ratio")
     if lead.state is not State.SUPPORTED:
         return f"{felt}; best guess, not certain ({confidence}): {title}{also}."
     return f"{felt}: {title} ({confidence}){also}."

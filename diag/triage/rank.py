@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from diag.detectors.cues import Explained, Reach
+from diag.detectors.cues import Explained, Named, Reach
 from diag.detectors.view import View
 from diag.hypotheses import HYPOTHESES
 from diag.hypotheses.registry import Hypothesis
@@ -37,6 +37,7 @@ class Judged:
     missing: list[Missing] = field(default_factory=list)
     scope: dict[str, tuple[str, ...]] = field(default_factory=dict)
     explained: float | None = None
+    named: str = ""
     own: float = 0.0
     as_consequence: float = 0.0
     confidence: float = 0.0
@@ -86,6 +87,8 @@ def _examine(hypothesis: Hypothesis, view: View) -> Judged:
                     judged.missing.append(item)
                 case Explained():
                     judged.explained = max(item.share, judged.explained or 0.0)
+                case Named():
+                    judged.named = item.text
                 case Reach():
                     judged.scope.update({k: v for k, v in item.scope.items() if v})
         if not judged.evidence:
