@@ -12,8 +12,9 @@ import numpy as np
 
 from diag.detectors.findings import fleet_series
 from diag.detectors.view import View
+from diag.stats.timing import correlation
 
-__all__ = ["Climb", "climb_of"]
+__all__ = ["Climb", "climb_of", "follows"]
 
 _CLIMBS = 1.25
 
@@ -45,3 +46,16 @@ def climb_of(view: View, signal: str) -> Climb | None:
     if third < 2 or not np.isfinite(early).any() or not np.isfinite(late).any():
         return None
     return Climb(signal, float(np.nanmedian(early)), float(np.nanmedian(late)))
+
+
+def follows(view: View, cause: str, effect: str) -> tuple[float, float] | None:
+    """Correlation of the logarithms of two signals over the whole window, with its p-value at the
+    effective number of points; None when either is missing or too short."""
+    pair = [fleet_series(view.case, name, view.affected or None) for name in (cause, effect)]
+    if pair[0] is None or pair[1] is None:
+        return None
+    logs = [
+        np.log(np.where(series.values > 0, series.values, np.nan)) for series in pair if series is not None
+    ]
+    r, p = correlation(logs[0], logs[1])
+    return (r, p) if np.isfinite(r) else None

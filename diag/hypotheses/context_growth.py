@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from diag.detectors.cues import Explained, Named, Reach, flat, rises, stated
 from diag.detectors.exposure import share_of_excess
-from diag.detectors.lengths import climb_of
+from diag.detectors.lengths import climb_of, follows
 from diag.detectors.service import dose_of
 from diag.detectors.view import View
 from diag.detectors.workload import Workload
@@ -136,3 +136,17 @@ def _ramp(view: View) -> Iterator[Output]:
         yield stated(
             "ramp", ramp.signal, ramp.climbs, text, before=ramp.early, during=ramp.late, unit="tokens"
         )
+    together = follows(view, "prompt_tokens_per_request_p99", "ttft_seconds_p95")
+    if together is not None:
+        r, p = together
+        text = f"the slowest first tokens follow the longest prompts over time (r {r:.2f}, p {p:.2g})"
+        yield stated(
+            "dose",
+            "ttft_seconds_p95",
+            r > 0.4 and p < 0.05,
+            text,
+            degree=1.0 if r > 0.4 and p < 0.05 else 0.4,
+        )
+    usage = view.fleet.get("kv_cache_usage_ratio")
+    if usage is not None and ramp is not None:
+        yield rises("kv_fills", usage, "KV cache in use")

@@ -40,6 +40,7 @@ WEIGHTS: Mapping[str, Mapping[str, Weight]] = {
         "ramp": _w(6, 0.2, "growth climbs, giants jump", "growth"),
         "giants": _w(1.01, 0.05, "single giants are another cause", "growth"),
         "dose": _w(3, 0.4, "longer prompts wait longer"),
+        "kv_fills": _w(1.5, 0.8, "longer contexts take more of the pool"),
         "answers_flat": _w(1.2, 0.03, "longer answers make longer histories by themselves"),
         "rate_flat": _w(1.3, 0.4, "a higher rate is another cause"),
     },
