@@ -212,23 +212,19 @@ def _peak(incident: Floats, before: float) -> float:
 
 def _onset(series: Series, signal: Signal, spans: Spans, found: Finding) -> float | None:
     inside = (series.times >= spans.baseline.start) & (series.times <= spans.incident.end)
-    return onset_of(
-        signal,
-        series.times[inside],
-        series.values[inside],
-        spans.baseline,
-        found.effect,
-        spans.overlap_points,
-    )
+    times, values = series.times[inside], series.values[inside]
+    return onset_of(signal, times, values, spans.baseline, found, spans.overlap_points)
 
 
 def onset_of(
-    signal: Signal, times: Floats, values: Floats, baseline: Window, effect: float, overlap: int
+    signal: Signal, times: Floats, values: Floats, baseline: Window, found: Finding, overlap: int
 ) -> float | None:
     """First lasting departure in the direction of the effect; None when there is none.
 
     Quiet is the first half of the baseline: a cause may precede the symptom by long, and one that
-    climbs all the while is told by where it came from."""
+    climbs all the while is told by where it came from. Gone is whoever has come a quarter of the way:
+    of two that climb together the one that leads is then named first."""
+    effect = found.effect
     if abs(effect) < 0.5:
         return None
     x = _log(values) if signal.relative else values
@@ -236,7 +232,9 @@ def onset_of(
     if len(quiet) < 3:
         return None
     centre = float(np.median(quiet))
-    reach = max(0.5 * signal.floor, 2.5 * mad_sigma(quiet))
+    ends = np.array([found.before, found.during])
+    way = np.abs(np.diff(_log(ends) if signal.relative else ends))[0]
+    reach = max(0.5 * signal.floor, 2.5 * mad_sigma(quiet), 0.25 * way if np.isfinite(way) else 0.0)
     filled = np.where(np.isfinite(x), x, centre)
     bad = filled > centre + reach if effect > 0 else filled < centre - reach
     at = exceedance_onset(bad, need=max(3, round(1.6 * overlap)), of=max(6, 3 * overlap))

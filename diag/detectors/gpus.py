@@ -4,30 +4,39 @@ from __future__ import annotations
 
 import numpy as np
 
+from diag.detectors.places import findings_here
 from diag.detectors.symptoms import Course, Episode
 from diag.detectors.view import View
-from diag.model import Finding, Floats, Series
+from diag.model import Finding, Floats, Labels, Series
 from diag.stats.timing import Coincidence, coincidence
 
 __all__ = ["gpu_name", "in_step", "same_gpu", "strongest", "worst"]
 
 
-def gpu_name(labels: object) -> str:
-    """How to call a GPU: node and index (or id), as far as labels tell."""
-    assert isinstance(labels, dict) or hasattr(labels, "get")
-    node, gpu = labels.get("node", ""), labels.get("gpu", "")
-    return " ".join(part for part in (node, f"GPU {gpu}" if gpu else "") if part) or "the GPU"
+def gpu_name(labels: Labels) -> str:
+    """How to call a GPU: index or short id, and node, as far as labels tell."""
+    index, gpu, node = labels.get("gpu_index", ""), labels.get("gpu", ""), labels.get("node", "")
+    name = (
+        f"GPU {index}"
+        if index
+        else gpu[:12]
+        if gpu.startswith("GPU-")
+        else f"GPU {gpu}"
+        if gpu
+        else "the GPU"
+    )
+    return f"{name} of {node}" if node else name
 
 
 def worst(view: View, name: str, sign: int) -> Finding | None:
-    """The GPU's finding that moved furthest in the direction ``sign``."""
-    found = view.each.get(name, ())
+    """Of the slow engines' GPUs the finding that moved furthest in the direction ``sign``."""
+    found, _ = findings_here(view, name)
     return max(found, key=lambda f: sign * f.effect) if found else None
 
 
 def same_gpu(view: View, name: str, like: Finding) -> Finding | None:
-    """The finding of another signal on the GPU of ``like``; the worst of all where labels differ."""
-    found = view.each.get(name, ())
+    """The finding of another signal on the GPU of ``like``; the only one where labels differ."""
+    found, _ = findings_here(view, name)
     for finding in found:
         keys = set(finding.labels) & set(like.labels) & {"gpu", "node"}
         if keys and all(finding.labels[k] == like.labels[k] for k in keys):

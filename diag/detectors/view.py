@@ -52,7 +52,8 @@ class Phases:
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """Requests running at one and the same ceiling while others waited."""
+    """Requests running while others waited. ``share``: part of that time spent at ``ceiling``, the
+    most that ever ran; it binds from four fifths on."""
 
     instance: str
     ceiling: float
@@ -61,6 +62,11 @@ class Pin:
     waiting: float
     kv_usage: float | None
     onset: float
+
+    @property
+    def binds(self) -> bool:
+        """Whether this is a ceiling and not just a maximum."""
+        return self.share >= 0.8
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -180,7 +186,7 @@ def _phases(fleet: Mapping[str, Finding], work: Workload | None) -> Phases:
 
 
 def _pins(case: Case, spans: Spans) -> tuple[Pin, ...]:
-    """Instances that ran at one ceiling for four fifths of the time in which somebody waited."""
+    """How each instance ran while somebody waited: at one ceiling, or not."""
     found: list[Pin] = []
     for running in case.of("running_requests"):
         where = running.labels.get("instance", "")
@@ -207,8 +213,6 @@ def _pin(
         s.within(incident) for s in case.of("kv_cache_usage_ratio") if s.labels.get("instance", "") == where
     ]
     kv = float(np.nanmax(usage[0])) if usage and np.isfinite(usage[0]).any() else None
-    if at_ceiling.mean() < 0.8:
-        return None
     before_most = float(np.nanmax(quiet)) if np.isfinite(quiet).any() else float("nan")
     return Pin(
         instance=where,

@@ -116,7 +116,7 @@ def workload_of(requests: Requests, baseline: Window, incident: Window) -> Workl
         finding = judge_values(SIGNALS[name], values[base], values[inc], labels={"source": "request records"})
         if finding is not None and np.isfinite(values[base]).sum() >= _FEWEST:
             course = _binned(requests.ts, values, edges, None)
-            onset = onset_of(SIGNALS[name], edges[:-1], course, baseline, finding.effect, 1)
+            onset = onset_of(SIGNALS[name], edges[:-1], course, baseline, finding, 1)
             found[name] = replace(finding, onset=onset)
     if growth is not None:
         for name, flags in (("session_growth_ratio", growth.grown), ("giant_prompt_ratio", growth.giant)):

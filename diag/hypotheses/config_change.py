@@ -68,7 +68,7 @@ def examine(view: View) -> Iterator[Output]:
             yield stated(
                 "restarted", alive.signal, False, "no engine was restarted and no engine setting changed"
             )
-    lowered = [p for p in view.pins if p.before_most > p.ceiling + 0.5]
+    lowered = [p for p in view.pins if p.binds and p.before_most > p.ceiling + 0.5]
     if lowered:
         text = f"at most {lowered[0].ceiling:.0f} requests run since, {lowered[0].before_most:.0f} before"
         yield stated(
@@ -146,14 +146,13 @@ def _nothing(view: View) -> Iterator[Output]:
     facts = any(True for _ in view.case.facts_named("cache_config"))
     same = started is not None and abs(started.during - started.before) < 1
     if same or facts:
-        what = "the engine process did not restart" if same else "the engine's settings are the same"
-        yield stated(
-            "setting",
-            "engine_start_time_seconds",
-            False,
-            f"{what}: no engine setting can have changed",
-            decisive=same and facts,
-        )
+        since = f" since {quantity(started.during, 'unix seconds')}" if started is not None else ""
+        what = f"the engine process has run{since}" if same else "the engine's settings are the same"
+        told = any(event.marked for event in view.case.events)
+        rest = "and no marked change is near the onset" if told else "changes elsewhere are not known"
+        text = f"{what}: no engine setting can have changed; {rest}"
+        # Clients, gateways and models change without an engine's restart: without events nobody knows.
+        yield stated("setting", "engine_start_time_seconds", False, text, decisive=same and facts and told)
     if not any(e.marked for e in view.case.events):
         yield Missing(
             "events",

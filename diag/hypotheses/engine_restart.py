@@ -43,7 +43,11 @@ def examine(view: View) -> Iterator[Output]:
     if not restarts:
         started, up = view.fleet.get("engine_start_time_seconds"), view.fleet.get("target_up")
         constant = started is not None and started.present_ratio >= PRESENT
-        text = "the engine's start time is the same throughout" if constant else "no restart is seen"
+        text = "no restart is seen"
+        if constant and started is not None:
+            text = (
+                f"the engine runs since {quantity(started.during, 'unix seconds')}, and answered every scrape"
+            )
         yield stated(
             "restarted",
             "engine_start_time_seconds",

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from diag.detectors.cues import Explained, flat, rises, stated
+from diag.detectors.places import Here, findings_here
 from diag.detectors.service import demand_of, slower
 from diag.detectors.view import View
 from diag.hypotheses.registry import Output
@@ -59,12 +60,13 @@ _WORDS = {
 
 def examine(view: View) -> Iterator[Output]:
     """The fullest CPU sign, a slower service at equal work, and time lost outside the phases."""
-    cpu = _fullest(view)
+    cpu, here = _fullest(view)
     if cpu is not None:
-        yield rises("cpu", cpu, _WORDS[cpu.signal])
-    load = view.fleet.get("node_load1")
+        yield here.judge(rises("cpu", cpu, _WORDS[cpu.signal]))
+    loads, _ = findings_here(view, "node_load1")
+    load = max(loads, key=lambda f: f.effect, default=None)
     if load is not None and load is not cpu:
-        yield rises("run_queue", load, _WORDS["node_load1"])
+        yield here.judge(rises("run_queue", load, _WORDS["node_load1"]))
     demand = demand_of(view)
     if demand.known >= 2:
         yield stated(
@@ -102,7 +104,10 @@ def examine(view: View) -> Iterator[Output]:
         yield flat("gpu_not_busier", usage, "GPU utilisation", sign=1)
 
 
-def _fullest(view: View) -> Finding | None:
-    found = [f for name in _CPU for f in view.each.get(name, ()) if name != "node_load1"]
-    found = found or list(view.each.get("node_load1", ()))
-    return max(found, key=lambda f: f.effect) if found else None
+def _fullest(view: View) -> tuple[Finding | None, Here]:
+    """The sign of a short CPU that moved most on the slow engines' hosts; the load only for want of better."""
+    seen = [(f, here) for name in _CPU for found, here in [findings_here(view, name)] for f in found]
+    better = [pair for pair in seen if pair[0].signal != "node_load1"] or seen
+    if not better:
+        return None, Here(False)
+    return max(better, key=lambda pair: pair[0].effect)

@@ -36,11 +36,16 @@ def examine(view: View) -> Iterator[Output]:
     phases = view.phases
     if phases.client is not None and phases.gap is not None and phases.client >= 0.05:
         share = max(0.0, min(1.0, phases.gap / phases.client))
-        engine = quantity(phases.engine, "seconds") if phases.engine is not None else "?"
-        text = (
-            f"of {quantity(phases.client, 'seconds')} extra first-token time at the client the engine measured {engine}: "
-            f"{quantity(share, 'ratio')} is lost outside it"
-        )
+        lost = view.finding("client_gap_seconds")
+        total = quantity(phases.client, "seconds")
+        if lost is not None:
+            outside = (
+                f"{quantity(max(phases.gap, 0.0), 'seconds')} pass outside the engine (request by request)"
+            )
+        else:
+            engine = quantity(phases.engine, "seconds") if phases.engine is not None else "an unknown part"
+            outside = f"the engine measured {engine} itself"
+        text = f"of {total} extra first-token time at the client {outside}"
         yield stated(
             "gap",
             "client_gap_seconds",

@@ -8,6 +8,7 @@ import numpy as np
 
 from diag.detectors.cues import PRESENT, Explained, Reach, stated
 from diag.detectors.gpus import gpu_name, in_step
+from diag.detectors.places import Here, series_here
 from diag.detectors.view import View
 from diag.hypotheses.registry import Output
 from diag.model import Card, Mitigation, Series
@@ -39,49 +40,44 @@ _FEW = 4  # switches below which a match is one coincidence
 
 def examine(view: View) -> Iterator[Output]:
     """Is there a foreign process at all, was it there more than before, does it keep time?"""
-    best: tuple[float, Series, float, float] | None = None
-    for name, least in _LEAST.items():
-        for series in view.case.of(name):
-            level = _busy_level(series.values, least)
-            before, during = (
-                _busy(series.within(view.spans.baseline), level),
-                _busy(series.within(view.spans.incident), level),
-            )
-            if during is not None and (best is None or during > best[0]):
-                best = (during, series, before or 0.0, level)
-    if best is None:
+    found = _busiest(view)
+    if found is None:
         return
-    during, series, before, level = best
+    series, level, here = found
+    before = _busy(series.within(view.spans.baseline), level) or 0.0
+    during = _busy(series.within(view.spans.incident), level) or 0.0
     where = gpu_name(series.labels)
-    inside = series.within(view.spans.incident)
-    present = float(np.isfinite(inside).mean()) >= PRESENT
     if during == 0:
-        yield stated(
-            "foreign",
-            series.signal,
-            False,
-            f"no foreign process on {where} in the whole incident",
-            before=before,
-            during=0.0,
-            unit="ratio",
-            decisive=present,
+        present = float(np.isfinite(series.within(view.spans.incident)).mean()) >= PRESENT
+        text = f"no foreign process on {where} in the whole incident"
+        none = stated(
+            "foreign", series.signal, False, text, before=before, during=0.0, unit="ratio", decisive=present
         )
+        yield here.judge(none)
         return
-    text = f"a foreign process is on {where} for {quantity(during, 'ratio')} of the incident ({quantity(before, 'ratio')} before)"
-    yield stated(
-        "foreign",
-        series.signal,
-        True,
-        text,
-        before=before,
-        during=during,
-        unit="ratio",
-        degree=min(1.0, 0.5 + max(0.0, during - before)),
+    text = f"a foreign process is busy on {where} for {quantity(during, 'ratio')} of the incident ({quantity(before, 'ratio')} before)"
+    degree = min(1.0, 0.5 + max(0.0, during - before))
+    yield here.judge(
+        stated(
+            "foreign", series.signal, True, text, before=before, during=during, unit="ratio", degree=degree
+        )
     )
     match = in_step(view, series, level)
-    if match is None:
-        return
-    yield from _timing(match, series.signal, where)
+    if match is not None:
+        yield from _timing(match, series.signal, where, here)
+
+
+def _busiest(view: View) -> tuple[Series, float, Here] | None:
+    """The foreign-use series of the slow engines' GPUs that is busy most, with its busy level."""
+    best: tuple[float, Series, float, Here] | None = None
+    for name, least in _LEAST.items():
+        found, here = series_here(view, name)
+        for series in found:
+            level = _busy_level(series.values, least)
+            during = _busy(series.within(view.spans.incident), level)
+            if during is not None and (best is None or during > best[0]):
+                best = (during, series, level, here)
+    return best[1:] if best is not None else None
 
 
 def _busy_level(values: np.ndarray, least: float) -> float:
@@ -97,24 +93,19 @@ def _busy(values: np.ndarray, level: float) -> float | None:
     return float(np.mean(seen > level)) if len(seen) else None
 
 
-def _timing(match: Coincidence, signal: str, where: str) -> Iterator[Output]:
+def _timing(match: Coincidence, signal: str, where: str, here: Here) -> Iterator[Output]:
     text = (
         f"slow for {quantity(match.bad_when_on, 'ratio')} of its busy time and {quantity(match.bad_when_off, 'ratio')} of its idle time "
         f"(phi {match.phi:.2f}, p {match.p:.2g}, {match.transitions} switches)"
     )
     together = match.phi >= _IN_STEP and match.p <= 0.1
     if together:
-        yield stated("in_step", signal, True, text, degree=1.0 if match.transitions >= 2 * _FEW else 0.6)
+        enough = match.transitions >= 2 * _FEW
+        yield here.judge(stated("in_step", signal, True, text, degree=1.0 if enough else 0.6))
         yield Reach({"gpus": (where,)})
         yield Explained(min(1.0, match.bad_when_on))
-    else:
-        apart = match.phi < _OUT_OF_STEP
-        decisive = apart and match.transitions >= _FEW
-        yield stated(
-            "in_step",
-            signal,
-            False,
-            f"its busy times do not match the slow times: {text}",
-            degree=0.0 if apart else 0.4,
-            decisive=decisive,
-        )
+        return
+    apart = match.phi < _OUT_OF_STEP
+    text = f"its busy times do not match the slow times: {text}"
+    decisive = apart and match.transitions >= _FEW
+    yield here.judge(stated("in_step", signal, False, text, degree=0.0 if apart else 0.4, decisive=decisive))

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from diag.detectors.cues import Reach, falls, flat, rises, stated
 from diag.detectors.gpus import gpu_name, same_gpu, worst
+from diag.detectors.places import findings_here
 from diag.detectors.service import slower
 from diag.detectors.view import View
 from diag.hypotheses.registry import Output
@@ -39,18 +40,21 @@ def examine(view: View) -> Iterator[Output]:
         return
     anchor = lead if lead is not None and lead.effect >= 1 else clock or lead
     assert anchor is not None
+    _, here = findings_here(view, "gpu_sm_clock_hertz")
     where = gpu_name(anchor.labels)
     if lead is not None:
         what = "power brake" if lead is brake else "power cap"
-        yield rises("reason", lead, f"time under a {what} on {gpu_name(lead.labels)}")
+        yield here.judge(rises("reason", lead, f"time under a {what} on {gpu_name(lead.labels)}"))
     if clock is not None:
-        yield falls("clock", same_gpu(view, "gpu_sm_clock_hertz", anchor) or clock, f"SM clock of {where}")
+        yield here.judge(
+            falls("clock", same_gpu(view, "gpu_sm_clock_hertz", anchor) or clock, f"SM clock of {where}")
+        )
     limit = same_gpu(view, "gpu_power_limit_watts", anchor)
     if limit is not None and limit.effect <= -1:
-        yield falls("limit", limit, f"enforced power limit of {where}")
+        yield here.judge(falls("limit", limit, f"enforced power limit of {where}"))
     heat = same_gpu(view, "gpu_temperature_celsius", anchor)
     if heat is not None:
-        yield flat("no_heat", heat, f"temperature of {where}", sign=1)
+        yield here.judge(flat("no_heat", heat, f"temperature of {where}", sign=1))
     speed = slower(view)
     if speed is not None:
         ratio, seen = speed

@@ -40,9 +40,10 @@ def examine(view: View) -> Iterator[Output]:
         len(view.affected) + len(view.spared), len(view.workload.requests.instances) if view.workload else 0
     )
     if replicas < 2:
-        yield stated(
-            "replicas", "replica_switch_ratio", False, "only one replica is seen", decisive=replicas == 1
-        )
+        told = view.workload is not None and len(view.workload.requests.instances) == 1
+        text = "every request went to one replica" if told else "only one replica is seen"
+        # Without records there may be replicas that nobody scrapes.
+        yield stated("replicas", "replica_switch_ratio", False, text, decisive=told)
         return
     ratio, cached = view.fleet.get("prefix_cache_hit_ratio"), view.finding("request_cached_tokens")
     main = ratio or cached

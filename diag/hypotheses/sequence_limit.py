@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from diag.detectors.cues import PRESENT, Explained, stated
 from diag.detectors.service import demand_of
-from diag.detectors.view import View
+from diag.detectors.view import Pin, View
 from diag.hypotheses.registry import Output
-from diag.model import Card, Mitigation
+from diag.model import Card, Finding, Mitigation
 from diag.quantities import quantity
 
 CARD = Card(
@@ -33,18 +33,10 @@ def examine(view: View) -> Iterator[Output]:
     """A ceiling, free memory, and whether ceiling or demand moved."""
     waiting = view.fleet.get("waiting_requests")
     pins = [pin for pin in view.pins if not view.affected or pin.instance in view.affected]
-    if not pins:
-        idle = waiting is not None and waiting.peak < 1 and waiting.present_ratio >= PRESENT
-        text = "nobody waits" if idle else "running requests stand at no ceiling while others wait"
-        yield stated(
-            "pinned",
-            "running_requests",
-            False,
-            text,
-            decisive=waiting is not None and waiting.present_ratio >= PRESENT,
-        )
+    pin = max(pins, key=lambda p: (p.binds, p.waiting), default=None)
+    if pin is None or not pin.binds:
+        yield _free(waiting, pin)
         return
-    pin = max(pins, key=lambda p: p.waiting)
     free = pin.kv_usage is not None and pin.kv_usage < 0.9
     text = f"{pin.ceiling:.0f} requests run, never more, for {quantity(pin.share, 'ratio')} of the time in which others wait ({pin.waiting:.0f} on average)"
     yield stated(
@@ -94,3 +86,15 @@ def examine(view: View) -> Iterator[Output]:
     queue = view.phases.share("queue")
     if queue is not None and free:
         yield Explained(queue)
+
+
+def _free(waiting: Finding | None, pin: Pin | None) -> Output:
+    """No ceiling: nobody waits, or what runs goes up and down while others do."""
+    present = waiting is not None and waiting.present_ratio >= PRESENT
+    if pin is not None:
+        text = f"no ceiling: the most that ran at once ({pin.ceiling:.0f}) ran for only {quantity(pin.share, 'ratio')} of the time in which others waited"
+    elif waiting is not None:
+        text = f"nobody waits for long: {quantity(waiting.during, 'requests')} on average"
+    else:
+        text = "it is not known whether anybody waits"
+    return stated("pinned", "running_requests", False, text, decisive=present)

@@ -47,15 +47,15 @@ def examine(view: View) -> Iterator[Output]:
         yield from _traffic(view, window)
         yield Reach({"targets": (instance,)})
         return
-    moving = view.fleet.get("engine_cpu_ratio")
+    moving, tokens = view.fleet.get("engine_cpu_ratio"), view.fleet.get("first_tokens_per_second")
     alive = moving is not None and moving.during > 0
-    yield stated(
-        "frozen",
-        "engine_cpu_ratio",
-        False,
-        "the engines' pages keep moving" if alive else "no page stands still",
-        decisive=alive and _agrees(view),
-    )
+    text = "no page stands still"
+    if alive and moving is not None and tokens is not None:
+        text = (
+            f"the engines' pages keep moving: {quantity(tokens.during, 'per second')} first tokens counted, "
+            f"{quantity(moving.during, 'ratio')} of a CPU used by the server"
+        )
+    yield stated("frozen", "engine_cpu_ratio", False, text, decisive=alive and _agrees(view))
 
 
 def _traffic(view: View, window: Window) -> Iterator[Output]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from diag.detectors.cues import Reach, falls, rises, stated
 from diag.detectors.gpus import gpu_name, same_gpu, worst
+from diag.detectors.places import findings_here
 from diag.detectors.service import slower
 from diag.detectors.view import View
 from diag.hypotheses.registry import Output
@@ -35,14 +36,19 @@ def examine(view: View) -> Iterator[Output]:
     lead = reason if reason is not None and reason.effect >= 1 else clock or reason
     if lead is None:
         return
+    _, here = findings_here(view, "gpu_sm_clock_hertz")
     where = gpu_name(lead.labels)
     if reason is not None:
-        yield rises("reason", reason, f"time under a thermal clock limit on {gpu_name(reason.labels)}")
+        yield here.judge(
+            rises("reason", reason, f"time under a thermal clock limit on {gpu_name(reason.labels)}")
+        )
     if clock is not None:
-        yield falls("clock", same_gpu(view, "gpu_sm_clock_hertz", lead) or clock, f"SM clock of {where}")
+        yield here.judge(
+            falls("clock", same_gpu(view, "gpu_sm_clock_hertz", lead) or clock, f"SM clock of {where}")
+        )
     heat = same_gpu(view, "gpu_temperature_celsius", lead)
     if heat is not None:
-        yield rises("heat", heat, f"temperature of {where}")
+        yield here.judge(rises("heat", heat, f"temperature of {where}"))
     speed = slower(view)
     if speed is not None:
         ratio, seen = speed
