@@ -11,15 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
-from diag.detectors.findings import Spans, weight_signal
+from diag.detectors.findings import weight_signal
 from diag.model import Case, Floats, Symptom, Window
-from diag.stats.changepoint import exceedance_onset
+from diag.stats.changepoint import change_points, exceedance_onset, long_run_variance
 from diag.stats.robust import mad_sigma
 
-__all__ = ["Course", "Episode", "Limit", "find_episode", "metric_courses", "spans_of", "symptom_of"]
+__all__ = ["Course", "Episode", "Limit", "begins_bad", "find_episode", "metric_courses", "symptom_of"]
 
 _REFERENCE_SHARE = 0.25  # of the window, taken as quiet until an onset is found
 _SIGMAS = 3.0
@@ -120,7 +121,7 @@ def find_episode(course: Course, window: Window, baseline: Window | None = None)
     if len(times) < 6:
         return None
     need, of = max(3, int(np.ceil(1.6 * course.overlap))), max(8, 12 * course.overlap)
-    quiet = _reference(times, baseline)
+    quiet = _reference(times, values, baseline, limit, course.overlap)
     at: int | None = None
     for _ in range(2):
         if quiet.sum() < 3:
@@ -145,12 +146,46 @@ def find_episode(course: Course, window: Window, baseline: Window | None = None)
     return Episode(course, float(times[start]), end, before, during, float(strength), limit_value)
 
 
-def _reference(times: Floats, baseline: Window | None) -> np.ndarray:
+def begins_bad(course: Course, window: Window) -> bool:
+    """Whether the course is bad when the window opens and quiet when it closes: its onset lies before."""
+    times = window.start + window.end - course.times[::-1]
+    mirrored = Course(course.signal, course.scope, course.unit, times, course.values[::-1], course.overlap)
+    episode = find_episode(mirrored, window)
+    return episode is not None and episode.strength >= 1 and episode.end >= window.end
+
+
+def _reference(
+    times: Floats, values: Floats, baseline: Window | None, limit: Limit, overlap: int
+) -> np.ndarray:
+    """Which points count as quiet before an onset is known."""
     if baseline is not None:
-        chosen: np.ndarray = (times >= baseline.start) & (times <= baseline.end)
-        return chosen
+        marked: np.ndarray = (times >= baseline.start) & (times <= baseline.end)
+        return marked
     count = max(6, int(len(times) * _REFERENCE_SHARE))
-    return np.arange(len(times)) < count
+    step = _early_step(values, limit, overlap)
+    if step is not None:
+        count = min(count, step)
+    first: np.ndarray = np.arange(len(times)) < count
+    return first
+
+
+def _early_step(values: Floats, limit: Limit, overlap: int) -> int | None:
+    """Where the level first steps up by the limit's ratio, so that an incident that began early in the
+    window does not pass for its quiet level. The noise is that of the lowest quarter."""
+    logs = np.log(np.maximum(values, 1e-3 * max(float(np.max(values)), 1e-9)))
+    quarter = max(8, len(logs) // 4)
+    if len(logs) < 2 * quarter:
+        return None
+    starts = np.arange(0, len(logs) - quarter + 1, max(1, quarter // 4))
+    quietest = min(starts, key=lambda s: float(np.mean(logs[s : s + quarter])))
+    variance = long_run_variance(logs[quietest : quietest + quarter])
+    # A level needs points that do not all share their samples.
+    steps = [0, *change_points(logs, variance, min_size=max(8, 2 * overlap)), len(logs)]
+    levels = [float(np.mean(logs[i:j])) for i, j in pairwise(steps)]
+    for at, before, after in zip(steps[1:], levels, levels[1:], strict=False):
+        if after - before > np.log(limit.ratio):
+            return at
+    return None
 
 
 def _threshold(quiet: Floats, limit: Limit) -> float:
@@ -181,8 +216,3 @@ def symptom_of(episode: Episode) -> Symptom:
     return Symptom(
         course.signal, dict(course.scope), episode.before, episode.during, course.unit, episode.onset
     )
-
-
-def spans_of(case: Case, baseline: Window, incident: Window, look_back_seconds: float) -> Spans:
-    """The two stretches to compare, on the case's grid."""
-    return Spans(baseline, incident, case.step_seconds, look_back_seconds)

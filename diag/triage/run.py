@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from diag.detectors.findings import Spans
 from diag.detectors.requests import Requests, from_frame
-from diag.detectors.symptoms import Episode, find_episode, metric_courses
+from diag.detectors.symptoms import Course, Episode, begins_bad, find_episode, metric_courses
 from diag.detectors.view import View, view_of
 from diag.detectors.workload import request_courses
 from diag.model import Case, Verdict, Window
@@ -15,6 +17,10 @@ __all__ = ["look", "triage"]
 
 _FELT = 1.0  # an episode weaker than its limit is not felt
 _LOOK_BACK_POINTS = 5
+_OPENS_BAD = (
+    "the window opens slow and gets better: what went wrong began before it; look further back with --from, "
+    "or name a quiet time with --baseline-from and --baseline-to"
+)
 
 
 def triage(case: Case, *, now: float, version: str, look_back_seconds: float | None = None) -> Verdict:
@@ -31,15 +37,22 @@ def look(case: Case, look_back_seconds: float | None = None) -> View:
         if case.requests is not None and len(case.requests)
         else None
     )
-    episodes = _episodes(case, requests, back)
+    courses = _courses(case, requests, back)
+    episodes = _episodes(case, courses)
+    if not episodes and any(begins_bad(course, case.window) for course in courses):
+        case = replace(case, notes=(*case.notes, _OPENS_BAD))
     baseline, incident = _windows(case, episodes)
     return view_of(case, Spans(baseline, incident, case.step_seconds, back), episodes, requests)
 
 
-def _episodes(case: Case, requests: Requests | None, back: float) -> tuple[Episode, ...]:
+def _courses(case: Case, requests: Requests | None, back: float) -> list[Course]:
     courses = list(metric_courses(case, back))
     if requests is not None:
         courses += list(request_courses(requests, case.window, case.step_seconds))
+    return courses
+
+
+def _episodes(case: Case, courses: list[Course]) -> tuple[Episode, ...]:
     baseline = case.baseline
     if baseline is None and case.incident is not None and case.incident.start > case.window.start:
         baseline = Window(case.window.start, case.incident.start)
