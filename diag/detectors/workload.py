@@ -70,7 +70,7 @@ def _courses_of(
         return
     waited, duration = requests.waited[chosen], requests.duration[chosen]
     yield Course("ttft_seconds_p50", scope, "seconds", centres, _binned(ts, waited, edges, 0.5), 1)
-    yield Course("ttft_seconds_p95", scope, "seconds", centres, _binned(ts, waited, edges, 0.9), 1)
+    yield Course("ttft_seconds_p95", scope, "seconds", centres, _binned(ts, waited, edges, 0.95), 1)
     yield Course("e2e_seconds_mean", scope, "seconds", centres, _binned(ts, duration, edges, None), 1)
     for name, flags in (("aborted_ratio", requests.aborted), ("error_ratio", requests.failed)):
         values = _binned(ts, flags[chosen].astype(np.float64), edges, None)

@@ -38,10 +38,11 @@ NEEDS = (("fact:cache_config", "event:any", "engine_start_time_seconds", "fact:k
 def examine(view: View) -> Iterator[Output]:
     """Changes near the onset, what they touched, and whether demand offers another reason."""
     near = [c for c in view.changes if view.near_onset(c)]
-    marked = [c for c in near if c.kind == "event"]
+    # A marked restart alone changes nothing; the room of restarts tells it.
+    marked = [c for c in near if c.kind == "event" and c.signal != "restart"]
     facts = [c for c in near if c.kind == "fact"]
     restarts = [c for c in near if c.kind == "restart"]
-    if not near:
+    if not marked and not facts:
         yield from _nothing(view)
         return
     if marked:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from diag.model import Assessment, Evidence, Lead, Stance, State, Symptom, Verdict, Window
 from diag.quantities import change, clock, day, offset, percent, plain, quantity, span
+from diag.signals import SIGNALS
 
 __all__ = ["Cause", "Line", "Link", "Page", "page"]
 
@@ -153,7 +154,13 @@ def _window(window: Window) -> str:
 def _symptom(one: Symptom) -> Line:
     since = f"since {clock(one.onset)} UTC" if one.onset is not None else ""
     parts = (change(one.before, one.during, one.unit), since, _whom(one.scope))
-    return Line(one.signal, ", ".join(filter(None, parts)))
+    return Line(_meaning(one.signal), ", ".join(filter(None, parts)))
+
+
+def _meaning(name: str) -> str:
+    """What a signal measures, in the vocabulary's first words; the name itself where it has none."""
+    known = SIGNALS.get(name)
+    return known.meaning.split(";")[0].split(" (")[0] if known else name
 
 
 def _whom(labels: Mapping[str, str]) -> str:
