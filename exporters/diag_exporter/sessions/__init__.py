@@ -1,0 +1,1 @@
+"""Sessions and tenants: whose context is how long, what repeats, what was cached, what was abandoned."""
