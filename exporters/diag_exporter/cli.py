@@ -28,15 +28,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-_HTTP, _WHICH, _PACE, _GPU, _ENGINE, _SESSIONS = (
-    "Serving",
-    "Collectors",
-    "Pace",
-    "GPU",
-    "Engine",
-    "Sessions",
-)
-
 Listen = Annotated[
     str | None, typer.Option(metavar="HOST:PORT", help=f"Where to serve (default {DEFAULT_LISTEN}).")
 ]
