@@ -111,7 +111,7 @@ def test_scrapes_at_once_see_whole_pages(sampler, serving):
         name, group, families = "pair", "fast", (family,)
         turn = 0
 
-        def collect(self, now):
+        def collect(self, _now):
             self.turn += 1
             return {"llmdiag_pair": [Row((side,), self.turn) for side in "ab"]}
 
@@ -178,7 +178,7 @@ def test_a_taken_port_is_said_in_words(sampler, scripted, serving):
 
 
 def test_a_host_nobody_knows_is_said_in_words():
-    with pytest.raises(SettingsError, match="--listen no-such-host.invalid:0"):
+    with pytest.raises(SettingsError, match=r"--listen no-such-host\.invalid:0"):
         Server(Address("no-such-host.invalid", 0), Exporter({}))
 
 
@@ -200,7 +200,7 @@ def test_a_password_guards_the_page_and_no_probe(sampler, scripted, serving, pro
     assert requests.get(f"{server.url}/-/healthy", timeout=5).status_code == 200
 
 
-def test_tls(sampler, scripted, serving, certificate, tmp_path):
+def test_tls(sampler, scripted, serving, certificate):
     (certificate / "web.yml").write_text(
         "tls_server_config:\n  cert_file: cert.pem\n  key_file: key.pem\n"
         "http_server_config:\n  headers:\n    X-Frame-Options: deny\n"
