@@ -7,6 +7,8 @@ reading and a driver that hangs stops no request log. Parts are imported only wh
 from __future__ import annotations
 
 import logging
+import os
+import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
 
@@ -22,11 +24,22 @@ _LOG = logging.getLogger("diag_exporter")
 
 
 def _gpu(settings: Settings) -> Sequence[Collector]:
-    from diag_exporter.gpu import GpuOptions, collectors
+    from diag_exporter.gpu import MINIMAL, GpuOptions, collectors
 
-    return collectors(
-        GpuOptions(own=settings.own, top_n=settings.top, expected=settings.gpus, profile=settings.profile)
-    )
+    # --on asks for a topic whatever the profile: everything is made, what is not wanted is left out.
+    profile = "full" if settings.on else settings.profile
+    try:
+        options = GpuOptions(settings.own, settings.top, settings.gpus, profile, on_restart=_restart)
+    except ValueError as error:
+        raise SettingsError(str(error)) from None
+    wanted = MINIMAL | set(settings.on) if settings.profile == "minimal" else None
+    return [one for one in collectors(options) if wanted is None or one.name in wanted]
+
+
+def _restart(why: str) -> None:
+    """Only a new process can go on: end this one, and let the supervisor start it again."""
+    _LOG.error("%s", why)
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _engine(settings: Settings) -> Sequence[Collector]:
