@@ -21,6 +21,7 @@ __all__ = [
     "Exchange",
     "Place",
     "chunk",
+    "dechunked",
     "engine",
     "eventually",
     "event_of",
@@ -142,16 +143,17 @@ async def _body(exchange: Exchange, reader: asyncio.StreamReader) -> bytes:
     assert length is None or coding is None, "the proxy framed a body in two ways"
     if coding is None:
         return await reader.readexactly(int(length or 0))
-    return await _dechunked(reader)
+    return await dechunked(reader)
 
 
-async def _dechunked(reader: asyncio.StreamReader) -> bytes:
-    body = b""
+async def dechunked(reader: asyncio.StreamReader) -> bytes:
+    """A body in chunks, to its end; raises ``IncompleteReadError`` when it is cut short."""
+    body = bytearray()
     while size := int((await reader.readuntil(b"\r\n")).split(b";")[0], 16):
         body += await reader.readexactly(size)
         assert await reader.readexactly(2) == b"\r\n"
     assert await reader.readuntil(b"\r\n") == b"\r\n"
-    return body
+    return bytes(body)
 
 
 @asynccontextmanager
@@ -197,7 +199,7 @@ class Client:
         status, headers = await self.head()
         assert not ("content-length" in headers and "transfer-encoding" in headers)
         if headers.get("transfer-encoding") == "chunked":
-            return status, headers, await _dechunked(self.reader)
+            return status, headers, await dechunked(self.reader)
         if "content-length" in headers:
             return status, headers, await self.reader.readexactly(int(headers["content-length"]))
         return status, headers, await self.reader.read()

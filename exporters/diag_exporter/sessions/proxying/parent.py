@@ -82,6 +82,10 @@ class RunningProxy:
         """Workers that listen now."""
         return sum(worker.inbox.address is not None for worker in self._workers)
 
+    def worker_pids(self) -> list[int]:
+        """Of the workers that listen now."""
+        return [pid for worker in self._workers if (pid := worker.pid) is not None]
+
     @property
     def stopping(self) -> threading.Event:
         """Set once ``stop`` was called."""
@@ -121,6 +125,10 @@ class _Worker:
         self.ready = threading.Event()
         self.inbox = self._new_inbox()
         self.thread = threading.Thread(target=self._run, name=f"proxy-{number}", daemon=True)
+
+    @property
+    def pid(self) -> int | None:
+        return None if self._process is None or self.inbox.address is None else self._process.pid
 
     def ask_to_stop(self) -> None:
         with self._lock:

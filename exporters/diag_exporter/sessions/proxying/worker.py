@@ -99,7 +99,8 @@ def _listening(options: ProxyOptions) -> socket.socket:
     user_timeout = getattr(socket, "TCP_USER_TIMEOUT", None)
     if user_timeout is not None and options.stall_seconds:
         # Accepted connections inherit it: the end of an answer that nobody takes is not kept for ever.
-        listener.setsockopt(socket.IPPROTO_TCP, user_timeout, int(options.stall_seconds * 1000))
+        # Twice as long, so that within an answer the check that tells of a stall comes first.
+        listener.setsockopt(socket.IPPROTO_TCP, user_timeout, int(options.stall_seconds * 2000))
     listener.bind(address)
     listener.setblocking(False)
     return listener
