@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
+from collections import Counter
 from collections.abc import Sequence
+from itertools import repeat
 
 from diag_exporter.families import Histogram
 
@@ -28,37 +30,33 @@ AGE_BOUNDS = (60.0, 300.0, 900.0, 1800.0, 3600.0, 7200.0, 14400.0, 28800.0, 8640
 RATIO_BOUNDS = (0.1, 0.25, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0)
 TURN_BOUNDS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0)
 
-LENGTH_LIMITS = (2048, 8192, 32768, 131072)
+LENGTH_LIMITS = (2048, 8192, 32768, 131072, 1 << 60)
 LENGTH_BINS = ("0-2k", "2k-8k", "8k-32k", "32k-128k", "128k-", "unknown")
-"""Bins of prompt tokens by ``bisect_left(LENGTH_LIMITS, tokens)``; the last one: tokens not known."""
+"""Bins of prompt tokens by ``bisect_left(LENGTH_LIMITS, tokens)``; the last one: tokens not known
+(counted as more than the last limit)."""
 
 
 class Buckets:
     """A histogram under construction; not locked, its owner is."""
 
-    __slots__ = ("bounds", "counts", "total")
+    __slots__ = ("_keys", "bounds", "counts", "total")
 
     def __init__(self, bounds: tuple[float, ...], values: Sequence[float] = ()) -> None:
         self.bounds = bounds
+        # Whole bounds as whole numbers: comparing tokens with them costs half.
+        whole = all(bound.is_integer() for bound in bounds)
+        self._keys: tuple[float, ...] = tuple(map(int, bounds)) if whole else bounds
         self.counts = [0] * (len(bounds) + 1)
         self.total = 0.0
         if values:
             self.observe_all(values)
 
-    def observe(self, value: float) -> None:
-        """Count one value."""
-        self.counts[bisect_left(self.bounds, value)] += 1
-        self.total += value
-
     def observe_all(self, values: Sequence[float]) -> None:
-        """Count many at once (sorting and halving: a fifth of the cost of one by one)."""
-        ordered, before = sorted(values), 0
-        for position, bound in enumerate(self.bounds):
-            upto = bisect_right(ordered, bound)
-            self.counts[position] += upto - before
-            before = upto
-        self.counts[-1] += len(ordered) - before
-        self.total += sum(ordered)
+        """Count many at once."""
+        counts = self.counts
+        for position, number in Counter(map(bisect_left, repeat(self._keys), values)).items():
+            counts[position] += number
+        self.total += sum(values)
 
     def frozen(self) -> Histogram:
         """What was counted so far."""

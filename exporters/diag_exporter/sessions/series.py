@@ -14,7 +14,8 @@ from diag_exporter.sessions.buckets import (
     Buckets,
 )
 from diag_exporter.sessions.events import SESSION_SOURCES
-from diag_exporter.sessions.table import OTHER, ModelTally, Session, SessionTable, label_text
+from diag_exporter.sessions.table import OTHER, SessionTable, label_text
+from diag_exporter.sessions.tallies import ModelTally, Session
 
 __all__ = ["FAMILIES", "MaxLength", "session_rows"]
 
@@ -116,8 +117,9 @@ class _Page:
 def session_rows(table: SessionTable, max_length: MaxLength | None = None) -> Rows:
     """All rows as of now."""
     page, now = _Page(), table.clock()
-    active = table.active(now)
     with table.lock:
+        table.settle()
+        active = table.active(now)
         for model in table.all_models():
             _model_rows(page, model)
             _reuse_rows(page, table, model, now)

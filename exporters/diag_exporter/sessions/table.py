@@ -8,21 +8,20 @@ from __future__ import annotations
 
 import threading
 import time
-from bisect import bisect_left
-from collections import Counter, deque
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import islice, takewhile
 
-from diag_exporter.sessions.buckets import LENGTH_BINS, LENGTH_LIMITS, SECONDS_BOUNDS, TOKEN_BOUNDS, Buckets
 from diag_exporter.sessions.events import SESSION_SOURCES, Event
 from diag_exporter.sessions.shares import WindowedShares
+from diag_exporter.sessions.tallies import MODEL, SOURCE, TENANT, ModelTally, Session, TenantTally, grouped
 
-__all__ = ["OTHER", "Limits", "ModelTally", "Session", "SessionTable", "TenantTally", "label_text"]
+__all__ = ["OTHER", "Limits", "SessionTable", "label_text"]
 
 OTHER = "other"
 _UNKNOWN = "unknown"
-_UNKNOWN_BIN = len(LENGTH_BINS) - 1
+_BATCH = 256
 _LABEL_CHARS_MAX = 64
 
 
@@ -37,51 +36,6 @@ class Limits:
     active_seconds: float = 900.0
     forget_seconds: float = 3600.0
     window_seconds: float = 300.0
-
-
-@dataclass(slots=True)
-class Session:
-    """What is kept of a session: times (monotonic seconds), tokens of its last request, its turns."""
-
-    first: float
-    last: float
-    model: ModelTally
-    prompt: int = 0
-    context: int = 0
-    turns: int = 0
-
-
-@dataclass(slots=True)
-class TenantTally:
-    """What one tenant used since it is on the page."""
-
-    requests: int = 0
-    prompt_tokens: int = 0
-    output_tokens: int = 0
-    seconds: float = 0.0
-
-
-@dataclass(slots=True)
-class ModelTally:
-    """Counts of one model since start. ``*_session`` pairs cover requests of known sessions,
-    ``*_cached`` pairs those whose cached tokens are known: only like is divided by like."""
-
-    name: str
-    requests: dict[str, int] = field(default_factory=lambda: {"ok": 0, "error": 0, "aborted": 0})
-    prompt_tokens: int = 0
-    output_tokens: int = 0
-    session_prompt: int = 0
-    session_repeated: int = 0
-    cached_prompt: int = 0
-    cached: int = 0
-    aborted_tokens: int = 0
-    after_abort: int | None = None
-    shrinks: int = 0
-    context: Buckets = field(default_factory=lambda: Buckets(TOKEN_BOUNDS))
-    growth: Buckets = field(default_factory=lambda: Buckets(TOKEN_BOUNDS))
-    ttft: list[Buckets | None] = field(default_factory=lambda: [None] * len(LENGTH_BINS))
-    queue: list[Buckets | None] = field(default_factory=lambda: [None] * len(LENGTH_BINS))
-    past: deque[tuple[float, int, int, int, int]] = field(default_factory=deque)
 
 
 def label_text(name: str) -> str:
@@ -110,119 +64,82 @@ class SessionTable:
         slots = 10
         self.shares = WindowedShares(slots=slots, slot_seconds=self.limits.window_seconds / slots)
         self._others = ModelTally(OTHER)
+        self._pending: list[Event] = []
 
     # --- taking in --------------------------------------------------------------------------------
 
     def add(self, event: Event) -> None:
-        """Take in one finished request."""
+        """Take in one finished request; it is counted with the next few, or when somebody reads."""
         with self.lock:
-            self._add(event, self.clock())
+            self._pending.append(event)
+            if len(self._pending) >= _BATCH:
+                self.settle()
 
-    def add_all(self, events: list[Event]) -> None:
+    def add_all(self, events: Sequence[Event]) -> None:
         """Take in a batch that arrived at one moment."""
-        now = self.clock()
         with self.lock:
-            for event in events:
-                self._add(event, now)
+            self._pending.extend(events)
+            self.settle()
 
-    def _add(self, event: Event, now: float) -> None:
-        # Written out flat: this is the hot path of a hundred thousand events a second.
-        (_, name, tenant, key, source, prompt, cached, output, ttft, queue, seconds, status, after, _,
-         repeated, _) = event  # fmt: skip
-        model = self.models.get(name) or self._model(event)
-        model.requests[status] += 1
-        spent = (prompt or 0) + (output or 0)
-        if tenant:
-            self._tally_tenant(tenant, spent, output or 0, seconds or 0.0)
-        if prompt is None:
-            where = _UNKNOWN_BIN
-        else:
-            where = bisect_left(LENGTH_LIMITS, prompt)
-            model.prompt_tokens += prompt
-            context = model.context
-            context.counts[bisect_left(TOKEN_BOUNDS, spent)] += 1
-            context.total += spent
-            if cached is not None:
-                model.cached_prompt += prompt
-                model.cached += cached if cached < prompt else prompt
-        if output:
-            model.output_tokens += output
-        if ttft is not None:
-            held = model.ttft[where] or _opened(model.ttft, where)
-            held.counts[bisect_left(SECONDS_BOUNDS, ttft)] += 1
-            held.total += ttft
-        if queue is not None:
-            held = model.queue[where] or _opened(model.queue, where)
-            held.counts[bisect_left(SECONDS_BOUNDS, queue)] += 1
-            held.total += queue
-        if status == "aborted":
-            model.aborted_tokens += spent
-            if after is not None:
-                model.after_abort = (model.after_abort or 0) + after
-        self.sources[source] += 1
-        if key is not None:
-            self._tally_session(key, model, prompt, spent, repeated, source, now)
-        elif prompt is not None and repeated is not None:
-            model.session_prompt += prompt
-            model.session_repeated += min(repeated, prompt)
+    def settle(self) -> None:
+        """Count what was taken in. Call under the lock, before reading."""
+        events, self._pending = self._pending, []
+        now = self.clock()
+        for name, group in grouped(events, MODEL).items():
+            model = self._model(name, group)
+            model.count(group)
+            self._count_sessions(model, group, now)
+        for tenant, group in grouped(events, TENANT).items():
+            if tenant:
+                self._count_tenant(tenant, group)
+        self.sources.update(map(SOURCE, events))
 
-    def _tally_session(
-        self, key: int, model: ModelTally, prompt: int | None, spent: int, repeated: int | None,
-        source: str, now: float,
-    ) -> None:  # fmt: skip
-        # Taken out and put back at the end, so that the dict is in order of last use.
-        session = self.sessions.pop(key, None)
-        if session is None or now - session.last > self.limits.forget_seconds:
-            if len(self.sessions) >= self.limits.sessions:
-                self._make_room()
-            session = Session(now, now, model)
-        self.sessions[key] = session
-        session.last = now
-        session.model = model
-        session.turns += 1
-        if prompt is None:
-            return
-        before = session.prompt
-        session.prompt = prompt
-        session.context = spent
-        if repeated is None:
-            if source == "user":
-                return  # several conversations of one person: what came before says nothing about this one
-            # A prompt that grew holds the one before; one that shrank was cut, or is another conversation.
-            repeated = before if prompt >= before else 0
-        model.session_prompt += prompt
-        model.session_repeated += repeated if repeated < prompt else prompt
-        if before:
-            if prompt >= before:
-                growth = model.growth
-                growth.counts[bisect_left(TOKEN_BOUNDS, prompt - before)] += 1
-                growth.total += prompt - before
-            else:
-                model.shrinks += 1
-
-    def _tally_tenant(self, name: str, spent: int, output: int, seconds: float) -> None:
-        tally = self.tenants.get(name)
-        if tally is None:
-            if len(self.tenants) < self.limits.tenants:
-                tally = self.tenants[name] = TenantTally()
-            else:
-                tally = self.other
-        tally.requests += 1
-        tally.prompt_tokens += spent - output
-        tally.output_tokens += output
-        tally.seconds += seconds
-        if spent:
-            self.shares.add(name, spent)
-
-    def _model(self, event: Event) -> ModelTally:
+    def _model(self, name: str, events: list[Event]) -> ModelTally:
+        held = self.models.get(name)
+        if held is not None:
+            return held
+        label = label_text(name)
         # Clients may ask for models that do not exist: only an answer earns a name on the page.
-        if event.status != "ok" or len(self.models) >= self.limits.models:
+        full = len(self.models) >= self.limits.models or all(event.status != "ok" for event in events)
+        if full or label == OTHER or any(label == model.name for model in self.models.values()):
             return self._others
-        label = label_text(event.model)
-        if label == OTHER or any(label == held.name for held in self.models.values()):
-            return self._others
-        tally = self.models[event.model] = ModelTally(label)
-        return tally
+        self.models[name] = ModelTally(label)
+        return self.models[name]
+
+    def _count_tenant(self, name: str, events: list[Event]) -> None:
+        tally = self.tenants.get(name)
+        if tally is None and len(self.tenants) < self.limits.tenants:
+            tally = self.tenants[name] = TenantTally()
+        tokens = (tally or self.other).count(events)
+        if tokens:
+            self.shares.add(name, tokens)
+
+    def _count_sessions(self, model: ModelTally, events: list[Event], now: float) -> None:
+        sessions, forgotten = self.sessions, now - self.limits.forget_seconds
+        known = repeats = 0
+        growth: list[int] = []
+        for _, _, _, key, source, prompt, _, output, _, _, _, _, _, _, repeated, _ in events:
+            before = 0
+            if key is not None:
+                # Taken out and put back, so that the dict is in order of last use.
+                session = sessions.pop(key, None)
+                if session is None or session.last < forgotten:
+                    if len(sessions) >= self.limits.sessions:
+                        self._make_room()
+                    session = Session(now, now, model)
+                sessions[key] = session
+                before = session.met(now, model, prompt, output)
+            if prompt is None or (repeated is None and (key is None or source == "user")):
+                continue  # of a person with several conversations, the last prompt says nothing of this one
+            # A prompt that grew holds the one before; one that shrank was cut, or is another conversation.
+            shared = repeated if repeated is not None else before if prompt >= before else 0
+            known += prompt
+            repeats += shared if shared < prompt else prompt
+            if before:
+                growth.append(prompt - before)
+        model.session_prompt += known
+        model.session_repeated += repeats
+        model.count_growth(growth)
 
     def _make_room(self) -> None:
         """Drop the hundredth of the sessions that were idle longest."""
@@ -255,13 +172,13 @@ class SessionTable:
         return [*self.models.values(), *rest]
 
     def active(self, now: float) -> list[Session]:
-        """Sessions with a request in the last ``active_seconds``; forgets those idle for too long."""
+        """Sessions with a request in the last ``active_seconds``; forgets those idle for
+        too long. Call under the lock."""
         since, gone = now - self.limits.active_seconds, now - self.limits.forget_seconds
-        with self.lock:
-            idle = takewhile(lambda item: item[1].last < gone, self.sessions.items())
-            for key in [key for key, _ in idle]:
-                del self.sessions[key]
-            return list(takewhile(lambda session: session.last >= since, reversed(self.sessions.values())))
+        idle = takewhile(lambda item: item[1].last < gone, self.sessions.items())
+        for key in [key for key, _ in idle]:
+            del self.sessions[key]
+        return list(takewhile(lambda session: session.last >= since, reversed(self.sessions.values())))
 
     def turn(self, now: float) -> dict[str, float]:
         """Close the books of a moment: share of the window's tokens by tenant on the page (and
@@ -303,8 +220,3 @@ class SessionTable:
             (held[2] - first[2]) / prompts if prompts else None,
             (held[4] - first[4]) / prompts_cached if prompts_cached else None,
         )
-
-
-def _opened(bins: list[Buckets | None], where: int) -> Buckets:
-    held = bins[where] = Buckets(SECONDS_BOUNDS)
-    return held

@@ -1,0 +1,103 @@
+"""JSON lines into events.
+
+A line of the plain shape goes the fast way (``typed``); one that does not fit, and every line of a
+gateway's own shape, is read by the standard library.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from diag_exporter.sessions.events import Event
+from diag_exporter.sessions.feeds.presets import (
+    PLAIN_FIELDS,
+    Preset,
+    Skip,
+    Unusable,
+    plain_event,
+    request_hash,
+)
+from diag_exporter.sessions.feeds.typed import Unfit, typed_reader
+from diag_exporter.sessions.identity import Identifier
+
+__all__ = ["LineDecoder", "decode_object"]
+
+_STATUSES = frozenset(("ok", "error", "aborted"))
+
+
+def decode_object(line: bytes) -> dict[str, object]:
+    """The JSON object on ``line``; bytes that are not UTF-8 are replaced. Raises ``Unusable``."""
+    try:
+        try:
+            value = json.loads(line)
+        except UnicodeDecodeError:
+            value = json.loads(line.decode("utf-8", "replace"))
+    except (ValueError, RecursionError):
+        raise Unusable("not JSON") from None
+    if not isinstance(value, dict):
+        raise Unusable("not a JSON object")
+    return value
+
+
+class LineDecoder:
+    """One log's lines into events.
+
+    ``preset``: how the log spells a request (None: the plain shape). ``fields``: plain field -> path in
+    the line (``{"prompt_tokens": "usage.prompt_tokens"}``), for logs that no preset knows.
+    """
+
+    def __init__(
+        self, identifier: Identifier, preset: Preset | None = None, *, fields: Mapping[str, str] | None = None
+    ) -> None:
+        self._identifier = identifier
+        self._preset = None if preset is plain_event else preset
+        self._fields = dict(fields or {})
+        nested = any("." in path for path in self._fields.values())
+        self._typed = None if self._preset is not None or nested else typed_reader(self._fields)
+
+    def event(self, line: bytes) -> Event | None:
+        """The event on ``line``; None when it is fine but no inference request. Raises ``Unusable``."""
+        if self._typed is not None:
+            event = _fast(self._typed, line, self._identifier)
+            if event is not None:
+                return event
+        row = decode_object(line)
+        try:
+            if self._preset is not None:
+                return self._preset(row, self._identifier)
+            return plain_event(_renamed(row, self._fields) if self._fields else row, self._identifier)
+        except Skip:
+            return None
+
+
+def _fast(typed: Callable[[bytes], tuple[Any, ...]], line: bytes, identifier: Identifier) -> Event | None:
+    """The event when all fields have their plain types and sane values, else None."""
+    try:
+        (ts, session, tenant, model, instance, request, prompt, cached, output, ttft, queue, duration, status,
+         source, after, repeated) = typed(line)  # fmt: skip
+    except Unfit:
+        return None
+    if status not in _STATUSES:
+        return None
+    return Event(
+        ts, model or "", tenant or "", identifier.hash(session) if session else None,
+        (source or "log") if session else "none",
+        prompt, cached, output, ttft, queue, duration, status, after, instance or "", repeated,
+        request_hash(request) if request else 0,
+    )  # fmt: skip
+
+
+def _renamed(row: Mapping[str, object], fields: Mapping[str, str]) -> dict[str, object]:
+    return {name: _dig(row, fields.get(name, name)) for name in PLAIN_FIELDS}
+
+
+def _dig(row: object, path: str) -> object:
+    if isinstance(row, Mapping) and path in row:
+        return row[path]  # a name with a dot in it
+    for part in path.split("."):
+        if not isinstance(row, Mapping):
+            return None
+        row = row.get(part)
+    return row
