@@ -47,7 +47,7 @@ def build(fleet: Fleet, options: GpuOptions) -> list[Collector]:
     simple: tuple[type[GpuCollector[Any]], ...] = (
         ClocksCollector, ThermalsCollector, PowerCollector, UsageCollector, XidCollector, EccCollector,
         RemapCollector, PcieCollector, NvLinkCollector, MigCollector, IdentityCollector,
-    )  # type: ignore[assignment]  # fmt: skip
+    )  # fmt: skip
     every: dict[str, GpuCollector[Any]] = {}
     wanted = MINIMAL if options.profile == "minimal" else frozenset(TOPICS)
     for kind in simple:

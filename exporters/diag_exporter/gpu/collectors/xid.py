@@ -20,13 +20,16 @@ __all__ = ["XID_CLASSES", "XidCollector"]
 # app: the program's own fault or its end; fatal: the GPU, its memory or its links need a reset or worse;
 # other: worth a look, serving goes on. After NVIDIA's Xid catalogue, judged for a serving host.
 _APP = (13, 31, 32, 43, 45, 68, 69, 137)
-_FATAL = (38, 48, 61, 62, 64, 74, 79, 95, 109, 110, 119, 120, 136, 140, 143, 149, 155, 156, 158)
-_OTHER = (8, 63, 92, 94, 121, 123, 144, 145, 146, 147, 148, 150, 154)
+_FATAL = (38, 48, 61, 62, 64, 74, 79, 95, 109, 110, 119, 120, 136, 140, 143, 149, 155, 158)
+_OTHER = (8, 63, 92, 94, 121, 123, 144, 145, 146, 147, 148, 150, 154, 156)
 XID_CLASSES: Mapping[int, str] = {
     **dict.fromkeys(_APP, "app"),
     **dict.fromkeys(_FATAL, "fatal"),
     **dict.fromkeys(_OTHER, "other"),
 }
+# Codes with a series of their own. The rest share ``other`` within their class: every series is there
+# before its first event, and a page does not carry a catalogue for each GPU.
+_SHOWN = (13, 31, 43, 45, 48, 62, 63, 64, 74, 79, 92, 94, 95, 119, 120, 140)
 _HIGHEST = 999  # a code beyond any catalogue is a garbled event; its label must not be free
 
 _XID = 0x8
@@ -41,6 +44,14 @@ _WAIT_MILLISECONDS = 1
 _MOST_EVENTS = 256  # a pass: a storm must not hold up the others
 
 
+def _series(code: int) -> tuple[str, str]:
+    """Class and code label of an Xid."""
+    return XID_CLASSES.get(code, "other"), str(code) if code in _SHOWN else "other"
+
+
+_SERIES = tuple(dict.fromkeys((*map(_series, _SHOWN), *((one, "other") for one in ("app", "fatal", "other")))))
+
+
 class XidCollector(GpuCollector[None]):
     """Counts live here and outlast driver reloads; the driver's queue does not."""
 
@@ -49,8 +60,8 @@ class XidCollector(GpuCollector[None]):
     families = (
         counter(
             "xid",
-            "Xid events since the exporter's start, by code; class fatal: the GPU needs a reset or worse,"
-            " app: the program's fault, other",
+            "Xid events since the exporter's start, by code (rare codes: other); class fatal: the GPU needs"
+            " a reset or worse, app: the program's fault, other",
             "event 0x8",
             "the driver reports no events (MIG, vGPU)",
             "class",
@@ -78,7 +89,7 @@ class XidCollector(GpuCollector[None]):
         self._generation = -1
         self._queue: object | None = None
         self._masks: dict[str, int] = {}  # what is reported, by uuid
-        self._counts: dict[str, dict[str, int]] = {}
+        self._counts: dict[str, dict[tuple[str, str], int]] = {}  # by uuid: (class, code)
         self._events: dict[str, dict[str, int]] = {}
         self._last: dict[str, dict[str, float]] = {}
 
@@ -110,8 +121,7 @@ class XidCollector(GpuCollector[None]):
             mask = mask if registered else 0
         self._masks[gpu.uuid] = mask
         if mask & _XID:
-            known = dict.fromkeys(map(str, XID_CLASSES), 0)
-            self._counts.setdefault(gpu.uuid, known)
+            self._counts.setdefault(gpu.uuid, dict.fromkeys(_SERIES, 0))
         for event, bit in _EVENTS.items():
             if mask & bit:
                 self._events.setdefault(gpu.uuid, {}).setdefault(event, 0)
@@ -144,8 +154,7 @@ class XidCollector(GpuCollector[None]):
             return
         if kind & _XID:
             code = str(data) if 0 < data <= _HIGHEST else "unknown"
-            counts = self._counts.setdefault(uuid, {})
-            counts[code] = counts.get(code, 0) + 1
+            self._counts.setdefault(uuid, dict.fromkeys(_SERIES, 0))[_series(data)] += 1
             self._last.setdefault(uuid, {})[code] = now
             # The last one stands last, for xid_last_code.
             self._last[uuid][code] = self._last[uuid].pop(code)
@@ -159,8 +168,7 @@ class XidCollector(GpuCollector[None]):
         counts = self._counts.get(gpu.uuid)
         if counts is None:
             return
-        for code, count in counts.items():
-            kind = XID_CLASSES.get(int(code), "other") if code.isdigit() else "other"
+        for (kind, code), count in counts.items():
             table.put("gpu_xid_total", count, *gpu.labels, kind, code)
         last = self._last.get(gpu.uuid, {})
         codes = [int(code) for code in last if code.isdigit()]
