@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from diag.engines.dcgm import DCGM
 from diag.engines.kubernetes import KUBERNETES
+from diag.engines.llmdiag import LLMDIAG
 from diag.engines.node import NODE
 from diag.engines.nvidia_gpu_exporter import NVIDIA_GPU_EXPORTER
 from diag.engines.process import PROCESS
@@ -14,7 +15,9 @@ from diag.errors import SignalError
 
 __all__ = ["ENGINES", "Absent", "Definition", "Engine", "canonical", "engine"]
 
-ENGINES: tuple[Engine, ...] = (VLLM, SGLANG, DCGM, NVIDIA_GPU_EXPORTER, NODE, KUBERNETES, PROCESS)
+ENGINES: tuple[Engine, ...] = (
+    VLLM, SGLANG, LLMDIAG, DCGM, NVIDIA_GPU_EXPORTER, NODE, KUBERNETES, PROCESS,
+)  # fmt: skip
 
 
 def engine(name: str) -> Engine:

@@ -23,6 +23,7 @@ _KNOWN = FirstOf(
             "node_load1",
             "nvidia_smi_utilization_gpu_ratio",
             "DCGM_FI_DEV_GPU_UTIL",
+            "llmdiag_exporter_build_info",
         )
     )
 )

@@ -1,0 +1,66 @@
+"""diag-exporter (``llmdiag_*``): our own, for what the others leave out.
+
+It carries throttle *time* as counters, so nothing between two scrapes is missed; maximum clocks and
+limits beside what is measured; and whose process is on a card. Series of a card have ``uuid`` (as NVML
+writes it) and ``gpu`` (the index); the target's ``instance`` is the host.
+"""
+
+from __future__ import annotations
+
+from diag.engines.combine import GPU_BY, GPU_LABELS, at, share
+from diag.engines.registry import Absent, Definition, Engine
+from diag.signals.algebra import Expr, FirstOf, Gauge, Rate, select, total
+
+__all__ = ["LLMDIAG"]
+
+
+def _gpu(name: str, over: str = "avg") -> Expr:
+    return at(Gauge(select(f"llmdiag_gpu_{name}"), "last" if over == "last" else "avg"), GPU_BY)
+
+
+def _held(reasons: str) -> Expr:
+    """Share of time these reasons held the clock down: by the driver's own counters, else as sampled.
+
+    Two reasons at once count twice and are cut to the whole."""
+    counted = total(Rate(select("llmdiag_gpu_clock_event_seconds_total", reason=reasons)), GPU_BY)
+    sampled = at(Gauge(select("llmdiag_gpu_clock_event_active", reason=reasons), "avg"), GPU_BY)
+    return share(FirstOf((counted, sampled)))
+
+
+_UNCORRECTED = select("llmdiag_gpu_ecc_errors_total", kind="uncorrected", lifetime="volatile")
+
+_SIGNALS: dict[str, Definition | Absent] = {
+    "gpu_utilization_ratio": Definition(_gpu("utilization_ratio"), note="absent under MIG"),
+    "gpu_sm_clock_hertz": Definition(_gpu("sm_clock_hertz")),
+    "gpu_sm_clock_max_hertz": Definition(_gpu("sm_clock_max_hertz")),
+    "gpu_temperature_celsius": Definition(_gpu("temperature_celsius")),
+    "gpu_memory_temperature_celsius": Definition(_gpu("memory_temperature_celsius")),
+    "gpu_power_watts": Definition(_gpu("power_watts")),
+    "gpu_power_limit_watts": Definition(_gpu("power_limit_watts")),
+    "gpu_thermal_throttle_ratio": Definition(_held("~sw_thermal|hw_thermal")),
+    "gpu_power_throttle_ratio": Definition(
+        _held("sw_power_cap"), note="a card at full load shows it in good health: judge by the clock"
+    ),
+    # hw_slowdown stands for heat as well as for a brake, so only the brake's own reason tells.
+    "gpu_power_brake_ratio": Definition(_held("hw_power_brake")),
+    "gpu_memory_used_bytes": Definition(_gpu("memory_used_bytes")),
+    "gpu_foreign_memory_bytes": Definition(
+        _gpu("foreign_memory_bytes"),
+        note="owners by name, container and --own; absent without the host's PIDs",
+    ),
+    "gpu_foreign_sm_ratio": Definition(_gpu("foreign_sm_ratio"), note="absent under MIG"),
+    "gpu_xid_code": Definition(
+        _gpu("xid_last_code", "last"), note="the last one since the exporter's start, 0: none"
+    ),
+    "gpu_uncorrectable_ecc_errors": Definition(
+        at(Gauge(_UNCORRECTED, "last"), GPU_BY), note="since the driver was loaded"
+    ),
+}
+
+LLMDIAG = Engine(
+    name="llmdiag",
+    title="diag-exporter",
+    probe=select("llmdiag_exporter_build_info", "llmdiag_gpu_up"),
+    signals=_SIGNALS,
+    labels=GPU_LABELS,
+)
