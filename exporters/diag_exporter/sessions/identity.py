@@ -107,6 +107,10 @@ class Identifier:
     """Turns names into keyed hashes. One per exporter, so that all feeds agree."""
 
     def __init__(self, key: Key) -> None:
+        self.take(key)
+
+    def take(self, key: Key) -> None:
+        """Use ``key`` from now on."""
         self.key = key
         self._keyed = blake2b(digest_size=8, key=key.secret)
 

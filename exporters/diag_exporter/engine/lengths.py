@@ -1,0 +1,25 @@
+"""How long a context each served model takes, as engines said; the sessions part asks here."""
+
+from __future__ import annotations
+
+import threading
+
+__all__ = ["learn_max_length", "max_length"]
+
+_lock = threading.Lock()
+_known: dict[str, dict[str, int]] = {}
+
+
+def learn_max_length(engine: str, lengths: dict[str, int]) -> None:
+    """What ``engine`` serves now: tokens by model name. An empty dict forgets the engine."""
+    with _lock:
+        if lengths:
+            _known[engine] = dict(lengths)
+        else:
+            _known.pop(engine, None)
+
+
+def max_length(model: str) -> int | None:
+    """The longest context that any engine takes for ``model``, in tokens; None where nobody knows."""
+    with _lock:
+        return max((held[model] for held in _known.values() if model in held), default=None)
