@@ -11,6 +11,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, cast
 
 from diag_exporter.families import Collector, Family, Group, Rows
 from diag_exporter.serve import Exporter, Server
@@ -18,7 +19,10 @@ from diag_exporter.settings import Settings, SettingsError, address
 from diag_exporter.snapshot import Sampler
 from diag_exporter.webconfig import load
 
-__all__ = ["PARTS", "Running", "build", "chosen"]
+if TYPE_CHECKING:
+    from diag_exporter.sessions.running import Sessions
+
+__all__ = ["PARTS", "Running", "build", "chosen", "wanted"]
 
 _LOG = logging.getLogger("diag_exporter")
 
@@ -49,9 +53,42 @@ def _engine(settings: Settings) -> Sequence[Collector]:
 
 
 def _sessions(settings: Settings) -> Sequence[Collector]:
-    from diag_exporter.sessions import SessionOptions, collectors
+    from diag_exporter.sessions import SessionOptions, collectors, open_sessions
+    from diag_exporter.sessions.feeds.state import FeedError
+    from diag_exporter.sessions.identity import IdentityError
 
-    return collectors(SessionOptions(logs=settings.log, engine_logs=settings.engine_log))
+    where = address(settings.otlp_listen, "--otlp-listen") if settings.otlp_listen else None
+    options = SessionOptions(
+        logs=settings.log,
+        preset=settings.preset,
+        otlp_listen=None if where is None else (where.host, where.port),
+        # The engine part follows these itself when it knows the engine they belong to.
+        engine_logs=() if settings.engine else settings.engine_log,
+        key_file=settings.session_key,
+        tenants=settings.top,
+    )
+    try:
+        sessions = open_sessions(options)
+    except (FeedError, IdentityError, ValueError) as error:
+        raise SettingsError(str(error)) from None
+    made = collectors(options, sessions)
+    if settings.upstream is not None and settings.proxy_listen is not None:
+        try:
+            made.append(_proxied(settings.upstream, settings.proxy_listen, sessions))
+        except SettingsError:
+            sessions.close()
+            raise
+    return made
+
+
+def _proxied(upstream: str, listen: str, sessions: Sessions) -> Collector:
+    from diag_exporter.sessions.proxy import ProxyCollector, ProxyError, ProxyOptions, start_proxy
+
+    try:
+        running = start_proxy(ProxyOptions(upstream=upstream, listen=listen), sessions.table, sessions.key)
+    except ProxyError as error:
+        raise SettingsError(str(error)) from None
+    return _Ending(cast("Collector", ProxyCollector(running)), running.stop)
 
 
 def _demo(settings: Settings) -> Sequence[Collector]:
@@ -69,23 +106,42 @@ PARTS: Mapping[str, Callable[[Settings], Sequence[Collector]]] = {
 """The parts by name, each with what makes its collectors from settings."""
 
 
-class _Trimmed:
-    """A collector without the families that this profile leaves out."""
+class _Wrapped:
+    """A collector with something done differently."""
 
     def __init__(self, inner: Collector, families: tuple[Family, ...]) -> None:
         self.name: str = inner.name
         self.group: Group = inner.group
         self.families = families
         self._inner = inner
-        self._kept = {family.name for family in families}
 
     def collect(self, now: float) -> Rows:
-        return {name: some for name, some in self._inner.collect(now).items() if name in self._kept}
+        return self._inner.collect(now)
 
     def close(self) -> None:
         close = getattr(self._inner, "close", None)
         if close is not None:
             close()
+
+
+class _Trimmed(_Wrapped):
+    """Without the families that this profile leaves out."""
+
+    def collect(self, now: float) -> Rows:
+        kept = {family.name for family in self.families}
+        return {name: some for name, some in self._inner.collect(now).items() if name in kept}
+
+
+class _Ending(_Wrapped):
+    """With something that has to end when it does."""
+
+    def __init__(self, inner: Collector, end: Callable[[], object]) -> None:
+        super().__init__(inner, inner.families)
+        self._end = end
+
+    def close(self) -> None:
+        super().close()
+        self._end()
 
 
 def chosen(collectors: Sequence[Collector], settings: Settings) -> list[Collector]:
@@ -104,12 +160,13 @@ def chosen(collectors: Sequence[Collector], settings: Settings) -> list[Collecto
     return result
 
 
-def build(parts: Sequence[str], settings: Settings) -> dict[str, Sampler]:
-    """A sampler a part, not started. Raise ``SettingsError`` for a collector nobody knows."""
+def build(parts: Sequence[str], settings: Settings, *, every: bool = True) -> dict[str, Sampler]:
+    """A sampler a part, not started. Raise ``SettingsError`` for a collector that none of ``parts`` has,
+    unless they are not ``every`` part that runs."""
     made = {part: list(PARTS[part](settings)) for part in parts}
     names = [collector.name for some in made.values() for collector in some]
     unknown = sorted({*settings.on, *settings.off} - set(names))
-    if unknown:
+    if unknown and every:
         raise SettingsError(
             f"no collector is called {', '.join(unknown)}; there are {', '.join(sorted(names)) or 'none'}"
         )
@@ -126,6 +183,37 @@ def build(parts: Sequence[str], settings: Settings) -> dict[str, Sampler]:
     }
 
 
+def wanted(parts: Sequence[str], settings: Settings) -> tuple[str, ...]:
+    """Those of ``parts`` that have something to read. One that was asked for alone must have."""
+    missing = {
+        "engine": () if settings.engine else ("--engine URL",),
+        "sessions": ()
+        if settings.log or settings.otlp_listen or settings.upstream or settings.engine_log
+        else ("--log FILE", "--otlp-listen HOST:PORT", "--proxy-listen with --upstream"),
+    }
+    kept = tuple(part for part in parts if not missing.get(part))
+    if not kept:
+        ways = " or ".join(way for part in parts for way in missing.get(part, ()))
+        raise SettingsError(f"nothing to read: give {ways}")
+    return kept
+
+
+_PACE = ("profile", "on", "off", "fast", "slow", "stale_after")
+_READ_BY: Mapping[str, tuple[str, ...]] = {
+    "gpu": ("top", "gpus", "own"),
+    "engine": ("engine", "engine_log"),
+    "sessions": (
+        "log", "preset", "engine", "engine_log", "otlp_listen", "session_key", "proxy_listen", "upstream",
+        "top",
+    ),
+    "demo": ("script",),
+}  # fmt: skip
+
+
+def _differs(part: str, old: Settings, new: Settings) -> bool:
+    return any(getattr(old, name) != getattr(new, name) for name in (*_PACE, *_READ_BY[part]))
+
+
 class Running:
     """An exporter that listens and samples, and can take other settings on."""
 
@@ -133,28 +221,50 @@ class Running:
         """Raise ``SettingsError`` when the address is taken or a file cannot be read; then nothing runs."""
         self._parts = tuple(parts)
         self._settings = settings
-        web = load(settings.web_config)
-        samplers = build(parts, settings)
-        # Listen first: a second exporter on the port must not have touched the driver.
-        self.server = Server(address(settings.listen, "--listen"), Exporter(samplers, web))
-        for sampler in samplers.values():
+        exporter = Exporter({}, load(settings.web_config))
+        # Listen first: a second exporter on the port must touch no driver and open no log.
+        self.server = Server(address(settings.listen, "--listen"), exporter)
+        try:
+            exporter.samplers.update(build(wanted(parts, settings), settings))
+        except BaseException:
+            self.server.server_close()
+            raise
+        for sampler in exporter.samplers.values():
             sampler.start()
 
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """What runs."""
+        return tuple(self.server.exporter.samplers)
+
     def reload(self, settings: Settings) -> None:
-        """Read certificates and users again, and build anew the parts when anything else changed.
+        """Read certificates and users again, and build anew those parts whose settings changed.
 
         Raise ``SettingsError`` when the new settings cannot be; the old ones then stay in force."""
-        web = load(settings.web_config)
-        if settings.listen != self._settings.listen:
+        old, exporter = self._settings, self.server.exporter
+        if settings.listen != old.listen:
             raise SettingsError("another --listen needs a restart")
-        exporter = self.server.exporter
-        exporter.web = web
-        if settings != self._settings:
-            samplers = build(self._parts, settings)
-            for part, sampler in samplers.items():
-                # Two samplers must not read one driver or one log at a time.
-                exporter.samplers[part].stop()
-                sampler.start()
-                exporter.samplers[part] = sampler
-            self._settings = settings
-        _LOG.info("settings read again")
+        parts = wanted(self._parts, settings)
+        exporter.web = load(settings.web_config)
+        changed = [part for part in parts if part not in exporter.samplers or _differs(part, old, settings)]
+        gone = [part for part in exporter.samplers if part not in parts]
+        before = {part: exporter.samplers[part] for part in (*changed, *gone) if part in exporter.samplers}
+        # Two samplers must not read one driver, follow one log or listen on one port at a time.
+        for sampler in before.values():
+            sampler.stop()
+        try:
+            made = build(changed, settings, every=len(changed) == len(parts))
+        except SettingsError:
+            made, gone = build(tuple(before), old, every=False), []
+            self._begin(made, gone)
+            raise
+        self._begin(made, gone)
+        self._settings = settings
+        _LOG.info("settings read again; built anew: %s", ", ".join(made) or "nothing")
+
+    def _begin(self, made: Mapping[str, Sampler], gone: Sequence[str]) -> None:
+        samplers = {name: one for name, one in self.server.exporter.samplers.items() if name not in gone}
+        for sampler in made.values():
+            sampler.start()
+        # One assignment: a scrape sees the old parts or the new ones.
+        self.server.exporter.samplers = {**samplers, **made}

@@ -1,4 +1,4 @@
-"""The command line: ``diag-exporter gpu|engine|sessions|all|demo``.
+"""The command line: ``diag-exporter gpu|engine|sessions|all|proxy|demo``.
 
 Exit codes: 0 it ran and stopped cleanly, 1 it could not run as asked, 2 wrong usage.
 """
@@ -15,6 +15,7 @@ import typer
 import typer.main
 
 from diag_exporter import __version__
+from diag_exporter.sessions.proxy import proxy
 from diag_exporter.settings import DEFAULT_LISTEN, Settings, SettingsError, merged
 
 __all__ = ["app", "main"]
@@ -101,7 +102,7 @@ def _root(
         raise typer.Exit(2)
 
 
-@app.command()
+@app.command(short_help="This node's GPUs.")
 def gpu(
     listen: Listen = None,
     web_config: WebConfig = None,
@@ -120,7 +121,7 @@ def gpu(
     _serve(("gpu",), locals())
 
 
-@app.command()
+@app.command(short_help="What an engine's own metrics leave out.")
 def engine(
     engine: EngineUrl = None,
     engine_log: EngineLog = None,
@@ -137,7 +138,7 @@ def engine(
     _serve(("engine",), locals())
 
 
-@app.command()
+@app.command(short_help="Sessions and tenants, from logs, traces or a proxy.")
 def sessions(
     log: Log = None,
     preset: Preset = None,
@@ -161,7 +162,7 @@ def sessions(
     _serve(("sessions",), locals())
 
 
-@app.command(name="all")
+@app.command(name="all", short_help="All three on one box.")
 def everything(
     engine: EngineUrl = None,
     engine_log: EngineLog = None,
@@ -188,7 +189,7 @@ def everything(
     _serve(("gpu", "engine", "sessions"), locals())
 
 
-@app.command()
+@app.command(short_help="A page of made-up GPUs.")
 def demo(
     script: Annotated[
         Path | None, typer.Option(metavar="FILE", help="What the made-up GPUs do; default: a scripted hour.")
@@ -203,6 +204,9 @@ def demo(
     _serve(("demo",), locals())
 
 
+app.command(short_help="The proxy alone, writing request records.")(proxy)
+
+
 def _serve(parts: Sequence[str], flags: Mapping[str, Any]) -> None:
     """Read settings, listen, sample, serve; return when told to stop."""
     from diag_exporter.assembly import Running
@@ -215,7 +219,10 @@ def _serve(parts: Sequence[str], flags: Mapping[str, Any]) -> None:
         return merged(given, config)
 
     running = Running(parts, settings())
-    print(f"diag-exporter {__version__}: {', '.join(parts)} on {running.server.url}/metrics", file=sys.stderr)
+    print(
+        f"diag-exporter {__version__}: {', '.join(running.parts)} on {running.server.url}/metrics",
+        file=sys.stderr,
+    )
     if not run(running.server, lambda: running.reload(settings())):
         # Its thread is a daemon, so the process can end; but the operator should know why it was slow.
         raise SettingsError("stopped, but a driver call was still hanging")

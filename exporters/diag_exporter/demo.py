@@ -123,7 +123,7 @@ class ScriptedLibrary(Library):
             reason = self._reason_of.get(identity)
             if identity == _MEMORY_TEMPERATURE:
                 values[identity] = max(card.celsius[at] - 8.0, 20.0)
-            elif reason in card.held:
+            elif reason is not None and reason in card.held:
                 values[identity] = self._held_seconds(handle, reason) * 1e9
         return FieldAnswers(values, frozenset(set(ids) - set(values)))
 
