@@ -21,6 +21,8 @@ _LOOPBACK = ("localhost", "::1")
 _INFO_PATHS = ("/server_info?config_format=json", "/get_server_info")
 _FORGET_SECONDS = 600.0
 
+_NOTHING = Facts()
+
 
 @dataclass(frozen=True, slots=True)
 class Reading:
@@ -30,7 +32,7 @@ class Reading:
     at: float
     up: bool
     health_seconds: float | None = None
-    facts: Facts = Facts()
+    facts: Facts = _NOTHING
     facts_time: float | None = None
     failures: dict[str, int] = field(default_factory=lambda: dict.fromkeys(FAILURES, 0))
 
@@ -84,7 +86,7 @@ class Poller:
         failures = dict(before.failures) if before else dict.fromkeys(FAILURES, 0)
         if failure:
             failures[failure] += 1
-        facts, facts_time = (before.facts, before.facts_time) if before else (Facts(), None)
+        facts, facts_time = (before.facts, before.facts_time) if before else (_NOTHING, None)
         if up:
             back = before is None or not before.up
             self._up_at = now
@@ -94,7 +96,7 @@ class Poller:
                 learn_max_length(self.address.name, dict(facts.max_lengths))
         elif now - self._up_at > _FORGET_SECONDS:
             # What an engine that is long gone once was would only mislead.
-            facts, facts_time = Facts(), None
+            facts, facts_time = _NOTHING, None
             learn_max_length(self.address.name, {})
         self._reading = Reading(now, up, seconds, facts, facts_time, failures)
 
@@ -129,7 +131,7 @@ class Poller:
     def _server_info(self) -> Iterator[Facts]:
         for path in _INFO_PATHS:
             facts = self._page(path, server_info_facts)
-            if facts != Facts():
+            if facts != _NOTHING:
                 yield facts
                 return
 
@@ -137,5 +139,5 @@ class Poller:
         try:
             reply: Reply = get(self.address, path, token=self._token(), seconds=self._time_out)
         except Unreachable:
-            return Facts()
-        return read(reply.body) if reply.status == 200 else Facts()
+            return _NOTHING
+        return read(reply.body) if reply.status == 200 else _NOTHING

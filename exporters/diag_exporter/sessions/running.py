@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Protocol
 
 from diag_exporter.engine.lengths import max_length
@@ -16,7 +17,7 @@ from diag_exporter.sessions.feeds.joining import Joiner
 from diag_exporter.sessions.feeds.json_log import JsonLog
 from diag_exporter.sessions.feeds.otlp import SpanReader, Spans
 from diag_exporter.sessions.feeds.otlp_server import OtlpReceiver, OtlpServer
-from diag_exporter.sessions.feeds.state import FeedState
+from diag_exporter.sessions.feeds.state import FeedError, FeedState
 from diag_exporter.sessions.identity import Identifier, Key, load_key, new_key
 from diag_exporter.sessions.series import FAMILIES, session_rows
 from diag_exporter.sessions.table import Limits, SessionTable
@@ -99,8 +100,11 @@ def _stepped(feed: Steppable) -> bool:
     try:
         return feed.step()
     except Exception as error:  # one bad file must not end the others
-        _LOG.exception("following %s went wrong", feed.state.name)
-        feed.state.error = f"unexpected {type(error).__name__}"
+        # Its kind only: the message may quote what was in the file.
+        problem = f"unexpected {type(error).__name__}"
+        if feed.state.error != problem:
+            _LOG.error("following %s: %s", feed.state.name, problem)
+        feed.state.error = problem
         return False
 
 
@@ -145,20 +149,29 @@ class Sessions:
             host, port = options.otlp_listen
             reader = SpanReader(self.identifier, session_in_id=options.session_in_request_id)
             self.receiver = OtlpReceiver(reader, self._add_spans, f"{host}:{port}")
-            self.otlp = OtlpServer(host, port, self.receiver)
         self._stepper = Stepper([*self.logs, *self.engine_logs])
-        self._started = False
+        self._closed = False
 
     def start(self) -> None:
-        """Begin to take in events; more than once does no harm."""
-        if not self._started:
-            self._started = True
-            self._stepper.start()
-            if self.otlp is not None:
-                self.otlp.start()
+        """Begin to take in events; more than once does no harm. An address that is taken is asked for
+        again next time: the other feeds need not wait for it."""
+        if self._closed:
+            return
+        self._stepper.start()
+        if self.receiver is not None and self.otlp is None and self._options.otlp_listen is not None:
+            try:
+                self.otlp = OtlpServer(*self._options.otlp_listen, self.receiver)
+            except FeedError as error:
+                if not self.receiver.state.error:
+                    _LOG.error("%s", error)
+                self.receiver.state.error = str(error)
+                return
+            self.receiver.state.error = ""
+            self.otlp.start()
 
     def close(self) -> None:
         """Stop all feeds."""
+        self._closed = True
         self._stepper.close()
         if self.otlp is not None:
             self.otlp.close()
