@@ -23,8 +23,8 @@ __all__ = [
     "chunk",
     "dechunked",
     "engine",
-    "eventually",
     "event_of",
+    "eventually",
     "post",
     "token",
 ]
@@ -39,6 +39,7 @@ class Collected:
     def __init__(self) -> None:
         self.events: list[Event] = []
         self.in_flight: Counter[str] = Counter()
+        self.waited = False
         self._changed = threading.Condition()
 
     def add(self, event: Event) -> None:
@@ -58,9 +59,11 @@ class Collected:
 
     def clear(self) -> None:
         self.events.clear()
+        self.waited = False
 
     def wait(self, number: int = 1, seconds: float = 3.0) -> list[Event]:
         """The events, once there are so many."""
+        self.waited = True
         with self._changed:
             enough = self._changed.wait_for(lambda: len(self.events) >= number, seconds)
             assert enough, f"{len(self.events)} of {number} events came"

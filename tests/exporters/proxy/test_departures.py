@@ -106,7 +106,7 @@ def test_a_client_that_hangs_up_on_the_last_event_did_not_abort(place: Place) ->
 
 
 def test_a_client_that_leaves_while_it_sends_asks_nothing_of_the_engine(place: Place) -> None:
-    async def script(exchange: Exchange) -> None:
+    async def script(_: Exchange) -> None:
         raise AssertionError("half a request was passed on")
 
     async def run() -> None:

@@ -97,7 +97,7 @@ def test_a_client_that_takes_nothing_is_cut_off(place: Place) -> None:
 
 
 def test_a_client_that_does_not_send_its_body_is_told_so(place: Place) -> None:
-    async def script(exchange: Exchange) -> None:
+    async def script(_: Exchange) -> None:
         raise AssertionError("half a request was passed on")
 
     async def run() -> None:

@@ -99,11 +99,12 @@ def test_the_first_piece_is_not_held_back(place: Place) -> None:
 
 def test_a_whole_answer_keeps_its_length_and_headers(place: Place) -> None:
     said = json.dumps({"choices": [{"message": {"content": 'a "usage": {"prompt_tokens": 999} trap'}}]})
-    whole = said[:-1].encode() + b', "usage": {"prompt_tokens": 7, "completion_tokens": 2, "total_tokens": 9}}'
+    whole = said[:-1].encode() + b', "usage": {"prompt_tokens": 7, "completion_tokens": 2}}'
 
     async def script(exchange: Exchange) -> None:
         await exchange.send(
-            b"HTTP/1.1 200 Fine\r\nContent-Type: application/json\r\nServer: engine\r\nX-One: a\r\nX-One: b\r\n"
+            b"HTTP/1.1 200 Fine\r\nContent-Type: application/json\r\nServer: engine\r\n"
+            b"X-One: a\r\nX-One: b\r\n"
             b"Date: Mon, 02 Nov 2026 10:00:00 GMT\r\nContent-Length: %d\r\n\r\n" % len(whole),
             whole,
         )
@@ -183,7 +184,8 @@ def test_many_requests_share_a_connection_and_the_upstream_s(place: Place) -> No
 def test_pipelined_requests_are_answered_in_order(place: Place) -> None:
     async def script(exchange: Exchange) -> None:
         await asyncio.sleep(0.05 if b"first" in exchange.body else 0)
-        await exchange.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(exchange.body), exchange.body)
+        head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(exchange.body)
+        await exchange.send(head, exchange.body)
 
     async def run() -> None:
         async with engine(place, script):

@@ -14,6 +14,7 @@ __all__ = ["UNREAD", "Ask", "Reader", "is_watched", "with_usage"]
 _CHAT = ("/chat/completions", "/completions")
 _WATCHED = (*_CHAT, "/responses", "/messages", "/generate")
 _MODEL_CHARS = 200
+_decode = json.JSONDecoder().decode
 _SPLICE = b'{"stream_options":{"include_usage":true},'
 
 
@@ -77,7 +78,7 @@ def _parsed(headers: Mapping[str, str], body: bytes) -> tuple[dict[str, object],
     if headers.get("content-encoding", "identity").lower() != "identity":
         return {}, "encoded"
     try:
-        said = json.loads(body)
+        said = _decode(body.decode())
     except (ValueError, RecursionError):
         # Nothing of the exception is passed on: it would quote the body.
         return {}, "not_json"

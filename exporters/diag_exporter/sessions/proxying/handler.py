@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import os
 import warnings
@@ -11,6 +12,7 @@ from functools import lru_cache
 from time import monotonic
 
 from aiohttp import ClientConnectorError, ClientError, ClientResponse, ClientSession, hdrs
+from aiohttp.abc import AbstractStreamWriter
 from aiohttp.web import BaseRequest, RequestPayloadError, Response, StreamResponse
 from multidict import CIMultiDict
 from yarl import URL
@@ -21,7 +23,7 @@ from diag_exporter.sessions.proxying.options import ProxyOptions
 from diag_exporter.sessions.proxying.passage import Ledger, Passage
 from diag_exporter.sessions.proxying.replies import BodyWatch, NoWatch, StreamWatch, Watch
 
-__all__ = ["Handler"]
+__all__ = ["Handler", "error_answer"]
 
 # Larger bodies go out piece by piece, so that one upload does not hold up the streams beside it.
 _PIECE_BYTES = 256 * 1024
@@ -36,6 +38,12 @@ class _Refused(Exception):
         self.text = text
 
 
+class _Reply(StreamResponse):
+    """Lets its headers wait for the first bytes of the body; aiohttp sends them at once otherwise."""
+
+    _send_headers_immediately = False
+
+
 class Handler:
     """Called by aiohttp's low-level server for each request."""
 
@@ -46,6 +54,8 @@ class Handler:
         self._session = session
         self._ledger = ledger
         self._reader = asks.Reader(identifier, options.include_usage).read
+        self._run = os.urandom(8).hex()
+        self._numbers = itertools.count()
         base = options.upstream.rstrip("/")
         # Not normalised and not quoted anew: the engine sees the path the client sent.
         self._url = lru_cache(256)(lambda target: URL(base + target, encoded=True))
@@ -58,13 +68,13 @@ class Handler:
             self._admit(passage)
             return await self._pass(passage)
         except _Refused as refused:
-            return _answer(refused.status, refused.text)
+            return error_answer(refused.status, refused.text)
         except RequestPayloadError:
-            return _answer(400, "the request's body is malformed")
+            return error_answer(400, "the request's body is malformed")
         except (asyncio.CancelledError, ConnectionError):
             # The client left, or its end broke while it was written to. Clients that hang up on the last
             # event, before the end of the body, have all they asked for.
-            passage.status = "error" if passage.cut else "ok" if passage.watch.done else "aborted"
+            passage.status = "error" if passage.cut else "ok" if passage.watch.done() else "aborted"
             raise
         finally:
             if passage.upstream is not None:
@@ -76,8 +86,9 @@ class Handler:
         name = self._options.tenant_header
         tenant = sent.get(name, "")[:128] if name else ""
         # With an id of its own a request can be found again in the engine's traces.
-        request_id = headers.request_id(sent.get("X-Request-Id")) or os.urandom(12).hex()
-        return Passage(request, tenant, request_id, asks.is_watched(request.method, request.path))
+        request_id = headers.request_id(sent.get("X-Request-Id")) or f"{self._run}{next(self._numbers):08x}"
+        path = request.raw_path.partition("?")[0]
+        return Passage(request, path, tenant, request_id, asks.is_watched(request.method, path))
 
     def _admit(self, passage: Passage) -> None:
         request = passage.request
@@ -94,52 +105,57 @@ class Handler:
         upstream = passage.upstream = await self._ask(passage, body)
         del body
         passage.watch = watch = self._watch(passage, upstream)
-        strip = passage.ask.inject
-        given = CIMultiDict(
-            headers.returned(upstream.headers.items(), upstream.headers.getall("Connection", []), not strip)
-        )
-        reply = StreamResponse(status=upstream.status, reason=upstream.reason, headers=given)
-        await reply.prepare(request)
-        if not await self._relay(passage, upstream, reply, watch):
+        sent = upstream.headers
+        # A length beside chunks is none (RFC 9112 §6.3), and bytes may be taken out of the answer.
+        keep_length = not passage.ask.inject and "Transfer-Encoding" not in sent
+        given = CIMultiDict(headers.returned(sent.items(), sent.getall("Connection", []), keep_length))
+        reply = _Reply(status=upstream.status, reason=upstream.reason, headers=given)
+        writer = await reply.prepare(request)
+        assert writer is not None
+        if not upstream.content.total_raw_bytes:
+            # The first token may be long in coming; with it here, both go out in one piece.
+            writer.send_headers()
+        if not await self._relay(passage, upstream, writer, watch):
             # No end is written: the client must see that the answer is cut short.
             _cut(request, self._options.stall_seconds)
             return reply
-        await reply.write_eof()
-        if upstream.status < 400 and not watch.failed:
+        if upstream.status < 400 and not watch.failed():
             passage.status = "ok"
         return reply
 
     async def _relay(
-        self, passage: Passage, upstream: ClientResponse, reply: StreamResponse, watch: Watch
+        self, passage: Passage, upstream: ClientResponse, writer: AbstractStreamWriter, watch: Watch
     ) -> bool:
-        """Pass pieces on as they come; False when the upstream broke off."""
-        read, write, feed = upstream.content.readany, reply.write, watch.feed
+        """Pass pieces on as they come, then the end; False when the upstream broke off."""
+        content, feed = upstream.content, watch.feed
+        read, write, ended = content.readany, writer.write, content.at_eof
         while True:
-            passage.waits_on, passage.since = "upstream", monotonic()
+            passage.since = monotonic()
+            passage.waits_on = "upstream"
             try:
                 data = await read()
             except (ClientError, OSError):
-                if passage.cut != "stalled":
-                    self._failed(passage.cut or "died")
+                self._failed(passage.cut or "died")
                 return False
-            finally:
+            passage.since = now = monotonic()
+            # A client that takes nothing suspends the write, which in turn stops reading the upstream.
+            passage.waits_on = "client"
+            if data:
+                data = feed(data, now)
+            if ended():
+                await writer.write_eof(data + watch.rest())
                 passage.waits_on = ""
-            now = monotonic()
-            out = feed(data, now) if data else watch.rest()
-            if out:
-                # A client that takes nothing suspends this, which in turn stops reading the upstream.
-                passage.waits_on, passage.since = "client", now
-                await write(out)
-                passage.waits_on = ""
-            if not data:
                 return True
+            if data:
+                await write(data)
 
     async def _ask(self, passage: Passage, body: bytes | AsyncIterator[bytes] | None) -> ClientResponse:
         request = passage.request
         url = self._url(request.raw_path)
-        sent = CIMultiDict(
-            headers.forwarded(request.headers.items(), request.headers.getall("Connection", []))
-        )
+        pairs = headers.forwarded(request.headers.items(), request.headers.getall("Connection", []))
+        if pairs is None:
+            raise _Refused(400, "a header's value is not UTF-8")
+        sent = CIMultiDict(pairs)
         if passage.watched:
             sent["X-Request-Id"] = passage.request_id
         if isinstance(body, bytes) and len(body) > _PIECE_BYTES:
@@ -192,6 +208,9 @@ class Handler:
     async def _read(self, passage: Passage) -> bytes | AsyncIterator[bytes]:
         """The whole body, or an iterator over it when it is too much to hold."""
         request, options, ledger = passage.request, self._options, self._ledger
+        if request.content.is_eof():
+            # All of it came with the headers, as it mostly does.
+            return self._known(passage, request.content.read_nowait())
         pieces: list[bytes] = []
         held = 0
         try:
@@ -201,18 +220,20 @@ class Handler:
                     held += len(data)
                     ledger.held_bytes += len(data)
                     if held > options.watch_bytes or ledger.held_bytes > options.budget_bytes:
-                        reason = "too_large" if held > options.watch_bytes else "budget"
-                        ledger.teller.count("unread", reason)
-                        passage.ask = self._reader(request.path, request.headers, b"{}", passage.tenant)
+                        ledger.teller.count("unread", "too_large" if held > options.watch_bytes else "budget")
+                        passage.ask = self._reader(passage.path, request.headers, b"{}", passage.tenant)
                         return self._uploaded(request, tuple(pieces))
         except TimeoutError:
             raise _Refused(408, "the request's body did not come in time") from None
         finally:
             ledger.held_bytes -= held
-        body = b"".join(pieces) if len(pieces) != 1 else pieces[0]
-        passage.ask = ask = self._reader(request.path, request.headers, body, passage.tenant)
+        return self._known(passage, b"".join(pieces))
+
+    def _known(self, passage: Passage, body: bytes) -> bytes:
+        request = passage.request
+        passage.ask = ask = self._reader(passage.path, request.headers, body, passage.tenant)
         if ask.unread:
-            ledger.teller.count("unread", ask.unread)
+            self._ledger.teller.count("unread", ask.unread)
         return asks.with_usage(body) if ask.inject else body
 
     async def _uploaded(self, request: BaseRequest, first: tuple[bytes, ...]) -> AsyncIterator[bytes]:
@@ -232,7 +253,7 @@ async def _pieces(body: bytes) -> AsyncIterator[bytes]:
         yield bytes(view[start : start + _PIECE_BYTES])
 
 
-def _answer(status: int, text: str) -> Response:
+def error_answer(status: int, text: str) -> Response:
     """An error in the shape OpenAI's clients read; the connection ends with it."""
     body = json.dumps({"error": {"message": f"proxy: {text}", "type": "proxy_error", "code": status}})
     reply = Response(status=status, text=body, content_type="application/json")

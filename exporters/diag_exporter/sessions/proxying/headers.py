@@ -34,18 +34,31 @@ def _nominated(values: Iterable[str]) -> set[str]:
     return {name.strip().lower() for value in values for name in value.split(",")}
 
 
-def forwarded(pairs: Iterable[tuple[str, str]], connection: list[str]) -> list[tuple[str, str]]:
-    """Request headers for the upstream, in order and with repetitions."""
+def forwarded(pairs: Iterable[tuple[str, str]], connection: list[str]) -> list[tuple[str, str]] | None:
+    """Request headers for the upstream, in order and with repetitions.
+
+    None when a value cannot be passed on as it is: aiohttp leaves out bytes that are no UTF-8, so that
+    ``adm<ff>in`` would reach the engine as ``admin``.
+    """
     drop: frozenset[str] | set[str] = _NOT_SENT_ON
     if connection:
         drop = _NOT_SENT_ON | _nominated(connection)
-    return [(name, value) for name, value in pairs if name.lower() not in drop]
+    kept = [(name, value) for name, value in pairs if name.lower() not in drop]
+    return kept if all(value.isascii() or _is_text(value) for _, value in kept) else None
+
+
+def _is_text(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def returned(
     pairs: Iterable[tuple[str, str]], connection: list[str], keep_length: bool
 ) -> list[tuple[str, str]]:
-    """Answer headers for the client. ``keep_length`` False where bytes may be taken out."""
+    """Answer headers for the client. ``keep_length`` False where it does not hold."""
     drop: frozenset[str] | set[str] = _HOP
     if connection:
         drop = _HOP | _nominated(connection)

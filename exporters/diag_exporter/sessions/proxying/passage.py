@@ -42,6 +42,7 @@ class Passage:
         "arrived",
         "ask",
         "cut",
+        "path",
         "request",
         "request_id",
         "since",
@@ -54,8 +55,11 @@ class Passage:
         "watched",
     )
 
-    def __init__(self, request: BaseRequest, tenant: str, request_id: str, watched: bool) -> None:
+    def __init__(
+        self, request: BaseRequest, path: str, tenant: str, request_id: str, watched: bool
+    ) -> None:
         self.request = request
+        self.path = path
         self.tenant = tenant
         self.request_id = request_id
         self.watched = watched

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import json
 import re
+from collections import deque
 from typing import Any, Protocol
 
 __all__ = ["BodyWatch", "NoWatch", "StreamWatch", "Watch", "usage_counts"]
 
-# A quotation mark inside text is escaped in JSON, so neither pattern can match within an answer's words.
+# A quotation mark inside text is escaped in JSON, so none of these can match within an answer's words.
 _USAGE = re.compile(rb'"usage"\s*:\s*(?=\{)')
 _FAILED = re.compile(rb'(?:^|\n)data: ?\{\s*"error"|"type"\s*:\s*"(?:error|response\.failed)"')
+# A chat's token, told without parsing; whatever this misses is parsed.
+_SAYS = re.compile(rb'"delta":\s*\{[^{}]*"content":\s*"[^"]')
 _DONE = re.compile(
     rb'(?:^|\n)data: ?(?:\[DONE\]|\{\s*"type"\s*:\s*"(?:message_stop|response\.completed)")'
 )
@@ -22,6 +25,8 @@ _BOUNDARY = re.compile(rb"\r?\n\r?\n")
 _EVENT = re.compile(rb".+?(?:\r?\n\r?\n|\Z)", re.DOTALL)
 # An event that is not complete after so many bytes is no longer waited for.
 _HELD_BYTES = 256 * 1024
+_LAST_BLOCKS = 4
+_KEPT_BYTES = 64 * 1024
 # vLLM puts prompt_logprobs and prompt_token_ids behind usage: the tail must reach over them.
 _TAIL_BYTES = 256 * 1024
 _DECODER = json.JSONDecoder()
@@ -29,13 +34,9 @@ _SPOKEN = ("content", "reasoning_content", "reasoning", "tool_calls", "function_
 
 
 class Watch(Protocol):
-    """Sees each piece of an answer. ``first_token``: on the caller's clock, None until one came.
+    """Sees each piece of an answer. ``first_token``: on the caller's clock, None until one came;
+    ``pieces``: events with data so far, a lower bound of the tokens."""
 
-    ``pieces``: events with data so far, a lower bound of the tokens; ``failed``: the stream itself
-    told of an error; ``done``: its last event has come."""
-
-    done: bool
-    failed: bool
     first_token: float | None
     pieces: int
 
@@ -45,6 +46,12 @@ class Watch(Protocol):
     def rest(self) -> bytes:
         """What was held back, at the end of the answer."""
 
+    def done(self) -> bool:
+        """Whether the answer's last event has come, if its kind has one."""
+
+    def failed(self) -> bool:
+        """Whether the answer itself told of an error."""
+
     def usage(self) -> dict[str, int]:
         """Counts the answer stated; a count it did not state is absent."""
 
@@ -52,11 +59,9 @@ class Watch(Protocol):
 class NoWatch:
     """An answer nothing can be read from: an error, a compressed body, a file."""
 
-    __slots__ = ("done", "failed", "first_token", "pieces")
+    __slots__ = ("first_token", "pieces")
 
     def __init__(self) -> None:
-        self.done = False
-        self.failed = False
         self.first_token: float | None = None
         self.pieces = 0
 
@@ -67,6 +72,14 @@ class NoWatch:
     def rest(self) -> bytes:
         """Nothing is held."""
         return b""
+
+    def done(self) -> bool:
+        """Only the connection tells."""
+        return False
+
+    def failed(self) -> bool:
+        """Only the status tells."""
+        return False
 
     def usage(self) -> dict[str, int]:
         """Nothing is known."""
@@ -95,22 +108,23 @@ class BodyWatch(NoWatch):
 
 
 class StreamWatch:
-    """Server-sent events. ``strip``: take out the usage event that the proxy asked for."""
+    """Server-sent events. ``strip``: take out the usage event that the proxy asked for.
 
-    __slots__ = ("_first", "_held", "_last", "_strip", "done", "failed", "first_token", "pieces")
+    Usage, end and failure stand in an answer's last events (Anthropic's input count in its first): those
+    are kept as they pass and read at the end, so that a piece costs next to nothing."""
+
+    __slots__ = ("_first", "_held", "_last", "_strip", "first_token", "pieces")
 
     def __init__(self, strip: bool) -> None:
-        self.done = False
-        self.failed = False
         self.first_token: float | None = None
         self.pieces = 0
         self._strip = strip
         self._held = b""
         self._first = b""
-        self._last = b""
+        self._last: deque[bytes] = deque(maxlen=_LAST_BLOCKS)
 
     def feed(self, data: bytes, now: float) -> bytes:
-        """Almost every piece is whole events: one count and two searches."""
+        """Almost every piece is whole events: counted and kept."""
         if not self._held and data.endswith(b"\n\n"):
             return self._events(data, now)
         block = self._held + data
@@ -128,25 +142,31 @@ class StreamWatch:
         held, self._held = self._held, b""
         return held if self._strip else b""
 
+    def done(self) -> bool:
+        """``[DONE]``, or the last event of Anthropic's and of the Responses API."""
+        return any(map(_DONE.search, self._last))
+
+    def failed(self) -> bool:
+        """An engine that fails within a stream says so in an event; the status was 200 long before."""
+        return any(map(_FAILED.search, self._last))
+
     def usage(self) -> dict[str, int]:
-        """Of the last event with usage; counts only an earlier one had (Anthropic's input) stay."""
-        return usage_counts(_last_usage(self._first)) | usage_counts(_last_usage(self._last))
+        """Of the last event with usage; counts only the first one had (Anthropic's input) stay."""
+        found = usage_counts(_last_usage(self._first))
+        for block in self._last:
+            found |= usage_counts(_last_usage(block))
+        return found
 
     def _events(self, block: bytes, now: float) -> bytes:
         self.pieces += block.count(b"\ndata:") + block.startswith(b"data:")
-        if self.first_token is None and any(map(_speaks, _EVENT.findall(block))):
-            self.first_token = now
-        if b"[DONE]" in block or b"message_stop" in block or b"response.completed" in block:
-            self.done = self.done or _DONE.search(block) is not None
-        if b'"error"' in block or b'"response.failed"' in block:
-            self.failed = self.failed or _FAILED.search(block) is not None
-        if b'"usage"' not in block or _USAGE.search(block) is None:
+        self._last.append(block if len(block) <= _KEPT_BYTES else block[-_KEPT_BYTES:])
+        if self.first_token is None:
+            self._first = self._first or block[:_KEPT_BYTES]
+            if _SAYS.search(block) or any(map(_speaks, _events_of(block))):
+                self.first_token = now
+        if not self._strip or b'"usage"' not in block or _USAGE.search(block) is None:
             return block
-        self._first = self._first or block
-        self._last = block
-        if not self._strip:
-            return block
-        return b"".join(event for event in _EVENT.findall(block) if not _only_usage(event))
+        return b"".join(event for event in _events_of(block) if not _only_usage(event))
 
 
 def usage_counts(usage: Any) -> dict[str, int]:
@@ -166,6 +186,10 @@ def usage_counts(usage: Any) -> dict[str, int]:
     return {name: n for name, n in found.items() if type(n) is int and 0 <= n < 2**53}
 
 
+def _events_of(block: bytes) -> list[bytes]:
+    return [block] if block.count(b"\n") == 2 and block.endswith(b"\n\n") else _EVENT.findall(block)
+
+
 def _last_usage(text: bytes) -> Any:
     at = None
     for found in _USAGE.finditer(text):
@@ -180,9 +204,12 @@ def _last_usage(text: bytes) -> Any:
 
 def _payload(event: bytes) -> Any:
     """The JSON of an event's data, None for ``[DONE]``, comments and anything that is not JSON."""
-    lines = [line[5:] for line in event.splitlines() if line.startswith(b"data:")]
+    if event.startswith(b"data:") and event.count(b"\n") <= 2:
+        said = event[5:]
+    else:
+        said = b"\n".join(line[5:] for line in event.splitlines() if line.startswith(b"data:"))
     try:
-        return json.loads(b"\n".join(lines)) if lines else None
+        return _DECODER.decode(said.decode()) if said else None
     except (ValueError, RecursionError):
         return None
 

@@ -1,7 +1,7 @@
 """What a worker tells its parent: JSON lines over a pipe, gathered and never waited for.
 
-    ["b", TENANT]                    a watched request began
-    ["e", TENANT, ROW, REQUEST_ID]   it ended; ROW are the fields of an ``Event`` in order
+    ["b", TENANT, N]                 N watched requests began
+    ["e", [[TENANT, ROW, ID], ...]]  requests ended; ROW are the fields of an ``Event`` in order
     ["c", NAME, LABEL, N]            a counter grew by N
     ["g", NAME, N]                   a gauge stands at N
     ["l", HOST, PORT]                the worker listens
@@ -20,7 +20,8 @@ from diag_exporter.sessions.events import Event
 
 __all__ = ["Inbox", "Outbox"]
 
-_WAITING_BYTES = 4 * 2**20
+_WAITING_EVENTS = 20_000
+_BATCH_EVENTS = 500
 _dump = json.JSONEncoder(separators=(",", ":")).encode
 
 
@@ -30,21 +31,24 @@ class Outbox:
     def __init__(self, descriptor: int) -> None:
         os.set_blocking(descriptor, False)
         self._descriptor = descriptor
-        self._lines: list[str] = []
         self._rest = b""
-        self._bytes = 0
+        self._news: list[list[object]] = []
+        self._began: Counter[str] = Counter()
+        self._ended: list[tuple[str, Event | None, str]] = []
         self._counters: Counter[tuple[str, str]] = Counter()
         self._gauges: dict[str, int] = {}
 
     def began(self, tenant: str) -> None:
         """A watched request of ``tenant`` is in flight."""
-        self._add(["b", tenant], vital=True)
+        self._began[tenant] += 1
 
     def ended(self, tenant: str, event: Event, request_id: str) -> None:
         """It is over. Where the parent lags the event is dropped, but not the fact that it ended."""
-        if not self._add(["e", tenant, event, request_id]):
+        if len(self._ended) < _WAITING_EVENTS:
+            self._ended.append((tenant, event, request_id))
+        else:
+            self._ended.append((tenant, None, ""))
             self.count("dropped", "event")
-            self._add(["e", tenant, None, ""], vital=True)
 
     def count(self, name: str, label: str) -> None:
         """One more."""
@@ -54,39 +58,38 @@ class Outbox:
         """Told only when it changes."""
         if self._gauges.get(name) != value:
             self._gauges[name] = value
-            self._add(["g", name, value], vital=True)
+            self._news.append(["g", name, value])
 
     def listening(self, host: str, port: int) -> None:
         """Said once."""
-        self._add(["l", host, port], vital=True)
+        self._news.append(["l", host, port])
 
     def flush(self) -> None:
-        """Write what the pipe takes; keep the rest."""
-        if self._bytes < _WAITING_BYTES:
-            for (name, label), number in self._counters.items():
-                self._add(["c", name, label, number], vital=True)
-            self._counters.clear()
-        if self._lines:
-            self._rest += ("\n".join(self._lines) + "\n").encode()
-            self._lines.clear()
+        """Write what the pipe takes and keep the rest; gather on while the parent lags."""
+        if not self._rest:
+            self._rest = self._gathered()
         while self._rest:
             try:
                 written = os.write(self._descriptor, self._rest)
             except BlockingIOError:
-                break
+                return
             except OSError:
-                # The parent is gone: its end of the pipe stops the worker too.
+                # The parent is gone: its end of the other pipe stops the worker too.
                 written = len(self._rest)
             self._rest = self._rest[written:]
-        self._bytes = len(self._rest)
 
-    def _add(self, news: list[object], vital: bool = False) -> bool:
-        if self._bytes > _WAITING_BYTES and not vital:
-            return False
-        line = _dump(news)
-        self._lines.append(line)
-        self._bytes += len(line)
-        return True
+    def _gathered(self) -> bytes:
+        # What began goes first: it may have ended since.
+        lines = [_dump(["b", tenant, number]) for tenant, number in self._began.items()]
+        self._began.clear()
+        for start in range(0, len(self._ended), _BATCH_EVENTS):
+            lines.append(_dump(["e", self._ended[start : start + _BATCH_EVENTS]]))
+        self._ended.clear()
+        lines += [_dump(["c", name, label, number]) for (name, label), number in self._counters.items()]
+        self._counters.clear()
+        lines += map(_dump, self._news)
+        self._news.clear()
+        return "".join(f"{line}\n" for line in lines).encode()
 
 
 class Inbox:
@@ -109,12 +112,14 @@ class Inbox:
         """One line."""
         kind, *rest = json.loads(line)
         if kind == "b":
-            self._in_flight[rest[0]] += 1
-            self._began(rest[0])
+            tenant, number = rest
+            self._in_flight[tenant] += number
+            for _ in range(number):
+                self._began(tenant)
         elif kind == "e":
-            tenant, row, request_id = rest
-            self._settle(tenant)
-            self._ended(tenant, None if row is None else Event(*row), request_id)
+            for tenant, row, request_id in rest[0]:
+                self._settle(tenant)
+                self._ended(tenant, None if row is None else Event(*row), request_id)
         elif kind == "c":
             self._count(*rest)
         elif kind == "g":

@@ -8,6 +8,7 @@ It ends when its input ends: a worker never outlives the exporter. SIGTERM to it
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import logging
 import os
@@ -20,10 +21,10 @@ from time import monotonic
 from typing import Any
 
 from aiohttp import ClientSession, ClientTimeout, DummyCookieJar, TCPConnector, hdrs
-from aiohttp.web import Server
+from aiohttp.web import BaseRequest, RequestHandler, Server, StreamResponse
 
 from diag_exporter.sessions.identity import Identifier, Key
-from diag_exporter.sessions.proxying.handler import Handler
+from diag_exporter.sessions.proxying.handler import Handler, error_answer
 from diag_exporter.sessions.proxying.options import ProxyOptions, listen_address
 from diag_exporter.sessions.proxying.passage import Ledger
 from diag_exporter.sessions.proxying.wire import Outbox
@@ -45,9 +46,8 @@ async def serve(options: ProxyOptions, key: Key, outbox: Outbox, stop: asyncio.E
     ledger = Ledger(outbox, options.instance or options.upstream)
     async with _session(options) as session:
         handler = Handler(options, session, ledger, Identifier(key))
-        server = Server(
+        server = _Server(
             handler,
-            handler_cancellation=True,
             auto_decompress=False,
             access_log=None,
             logger=_silent(),
@@ -69,6 +69,37 @@ async def serve(options: ProxyOptions, key: Key, outbox: Outbox, stop: asyncio.E
         chores.cancel()
     outbox.gauge("in_flight", 0)
     outbox.flush()
+
+
+class _Connection(RequestHandler):
+    """aiohttp quotes what it could not parse, in its answer and in its log: neither here."""
+
+    __slots__ = ()
+
+    def handle_error(
+        self,
+        request: BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,  # noqa: ARG002
+    ) -> StreamResponse:
+        """One line in the log for a fault of the proxy's own; none for a client's."""
+        if status >= 500:
+            _log.error("a request failed within the proxy: %s", type(exc).__name__)
+        if request.writer.output_size > 0:
+            raise ConnectionError("the answer has begun; it can only be cut short")
+        return error_answer(status, "the request is malformed" if status < 500 else "internal error")
+
+
+class _Server(Server):
+    """Makes ``_Connection``s."""
+
+    def __init__(self, handler: Handler, **settings: Any) -> None:
+        super().__init__(handler, handler_cancellation=True)
+        self._settings = settings
+
+    def __call__(self) -> RequestHandler:
+        return _Connection(self, loop=asyncio.get_running_loop(), **self._settings)
 
 
 def _session(options: ProxyOptions) -> ClientSession:
@@ -184,6 +215,10 @@ def main() -> int:
     options = ProxyOptions(**settings["options"])
     key = Key(bytes.fromhex(settings["secret"]), settings["created"])
     try:
+        # What start-up made stays; a collection then looks at requests only, and less often.
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(20_000, 20, 20)
         _runner()(_until_input_ends(options, key, Outbox(sys.stdout.fileno())))
     except OSError as error:
         print(f"the proxy cannot listen on {options.listen}: {error.strerror or error}", file=sys.stderr)
