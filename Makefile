@@ -5,13 +5,16 @@ BIN    := .venv/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench generate clean
+.PHONY: help demo exporter-demo test check bench generate clean
 
 help:  ## list what can be made
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: .venv/installed  ## set up what is missing and triage a recorded incident
 	@$(BIN)/diag demo
+
+exporter-demo: .venv/installed  ## serve a page of made-up GPUs on 127.0.0.1:9877 until interrupted
+	@$(BIN)/diag-exporter demo
 
 test: check  ## set up what is missing, check statically, run every test
 	@$(BIN)/python -m pytest -q
@@ -22,11 +25,12 @@ check: .venv/installed-dev  ## the static part of `make test`
 	@$(BIN)/lint-imports --no-logo 2>/dev/null >.venv/lint-imports.out || { cat .venv/lint-imports.out; exit 1; }
 	@$(BIN)/codespell
 
-bench: .venv/installed-dev  ## measure CPU time and memory of start-up, demo and two large windows
+bench: .venv/installed-dev  ## measure CPU time and memory of triage and of the exporter
 	@$(BIN)/python -m bench
 
-generate: .venv/installed-dev  ## rewrite the generated files (shipped incidents, the README's example)
+generate: .venv/installed-dev  ## rewrite the generated files (shipped incidents, the README's example, docs/exporter.md)
 	@$(BIN)/python -m diag.assets.generate
+	@$(BIN)/python -m diag_exporter.reference docs/exporter.md
 
 clean:  ## remove the environment and every cache
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist

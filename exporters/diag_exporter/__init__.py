@@ -5,4 +5,8 @@
 A collector reads the world when the sampler's thread says so, never when somebody scrapes.
 """
 
+from __future__ import annotations
+
+__all__ = ["__version__"]
+
 __version__ = "0.1.0"

@@ -48,8 +48,12 @@ def _restart(why: str) -> None:
 
 def _engine(settings: Settings) -> Sequence[Collector]:
     from diag_exporter.engine import EngineOptions, collectors
+    from diag_exporter.engine.http import EngineError
 
-    return collectors(EngineOptions(urls=settings.engine, logs=settings.engine_log))
+    try:
+        return collectors(EngineOptions(urls=settings.engine, logs=settings.engine_log))
+    except EngineError as error:
+        raise SettingsError(str(error)) from None
 
 
 def _sessions(settings: Settings) -> Sequence[Collector]:
@@ -188,7 +192,10 @@ def wanted(parts: Sequence[str], settings: Settings) -> tuple[str, ...]:
     missing = {
         "engine": () if settings.engine else ("--engine URL",),
         "sessions": ()
-        if settings.log or settings.otlp_listen or settings.upstream or settings.engine_log
+        if settings.log
+        or settings.otlp_listen
+        or settings.upstream
+        or (settings.engine_log and not settings.engine)
         else ("--log FILE", "--otlp-listen HOST:PORT", "--proxy-listen with --upstream"),
     }
     kept = tuple(part for part in parts if not missing.get(part))

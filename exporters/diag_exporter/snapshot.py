@@ -134,9 +134,11 @@ class Sampler:
     def sample(self, groups: Iterable[Group] = _GROUPS) -> None:
         """One pass over the collectors of ``groups``, in the caller's thread."""
         wanted = tuple(groups)
+        # One moment for the whole pass: collectors that share a reading know it by that.
+        now = self._clock()
         for collector in self._collectors:
             if collector.group in wanted and not self._stopping.is_set():
-                self._collect(collector)
+                self._collect(collector, now)
         with self._lock:
             self._passed = self._steady()
 
@@ -174,13 +176,13 @@ class Sampler:
                 due[group] = max(due[group] + self._intervals[group], rested)
             self._stopping.wait(max(min(due.values()) - self._steady(), 0.0))
 
-    def _collect(self, collector: Collector) -> None:
+    def _collect(self, collector: Collector, now: float) -> None:
         name, before = collector.name, self._kept[collector.name]
         began = self._steady()
         self._keep(name, replace(before, since=began))
         error, rows, dropped = "", before.rows, 0
         try:
-            rows, dropped = _checked(collector, collector.collect(self._clock()))
+            rows, dropped = _checked(collector, collector.collect(now))
         except NoData:
             rows = {}
         except Exception as failure:

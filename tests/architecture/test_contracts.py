@@ -31,6 +31,19 @@ PLANTED = {
         "diag.renderers.json -> diag.engines.registry",
     ),
     "Doors": ("api/__init__.py", "import requests", "diag.api -> requests"),
+    "Exporter": ("diag_exporter/page.py", "import diag.quantities", "diag_exporter.page -> diag.quantities"),
+    "Weight": ("diag_exporter/settings.py", "import numpy", "diag_exporter.settings -> numpy"),
+    "Parts": (
+        "diag_exporter/gpu/options.py",
+        "import diag_exporter.sessions.events",
+        "diag_exporter.gpu.options -> diag_exporter.sessions.events",
+    ),
+    "Served": (
+        "diag_exporter/gpu/host.py",
+        "import diag_exporter.page",
+        "diag_exporter.gpu.host -> diag_exporter.page",
+    ),
+    "Driver": ("diag_exporter/demo.py", "import pynvml", "diag_exporter.demo -> pynvml"),
     "Statistics": ("detectors/symptoms.py", "import scipy", "diag.detectors.symptoms -> scipy"),
 }
 
@@ -39,7 +52,12 @@ def _lint(folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [Path(sys.executable).parent / "lint-imports", "--no-cache"],
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(folder), "NO_COLOR": "1", "COLUMNS": "200"},
+        env={
+            **os.environ,
+            "PYTHONPATH": f"{folder}{os.pathsep}{folder / 'exporters'}",
+            "NO_COLOR": "1",
+            "COLUMNS": "200",
+        },
         capture_output=True,
         text=True,
         check=False,
@@ -52,9 +70,10 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> str:
     copy = tmp_path_factory.mktemp("planted")
     leave = shutil.ignore_patterns("__pycache__", "_shipped")
     shutil.copytree(checkout / "diag", copy / "diag", ignore=leave)
+    shutil.copytree(checkout / "exporters", copy / "exporters", ignore=leave)
     shutil.copy(checkout / "pyproject.toml", copy)
     for module, line, _ in PLANTED.values():
-        path = copy / "diag" / module
+        path = copy / ("exporters" if module.startswith("diag_exporter/") else "diag") / module
         path.write_text(path.read_text(encoding="utf-8") + f"\n{line}  # planted\n", encoding="utf-8")
     done = _lint(copy)
     assert done.returncode == 1, done.stdout + done.stderr

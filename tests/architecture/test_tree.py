@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-MODULES = sorted((CHECKOUT / "diag").rglob("*.py"))
+MODULES = sorted([*(CHECKOUT / "diag").rglob("*.py"), *(CHECKOUT / "exporters").rglob("*.py")])
 LONGEST_FILE = 400
 
 
@@ -81,7 +81,7 @@ def test_all_names_what_is_public(path: Path) -> None:
     assert exported is not None, "has no __all__"
     assert len(set(exported)) == len(exported)
     # A command's function is reached through `command`; its name is what the user types.
-    if path.parent.name != "cli":
+    if path.parent.name != "cli" and path.name != "cli.py":
         assert _offered(tree) - set(exported) == set()
     if path.name != "__init__.py":
         assert set(exported) <= _defined(tree)
@@ -129,6 +129,44 @@ def test_help_imports_nothing_heavy() -> None:
         [sys.executable, "-c", program], cwd=CHECKOUT, capture_output=True, text=True, check=True
     )
     assert done.stdout.splitlines()[-1] == "HEAVY []"
+
+
+def test_the_exporters_help_imports_nothing_heavy() -> None:
+    heavy = [
+        "aiohttp",
+        "google",
+        "numpy",
+        "pandas",
+        "prometheus_client",
+        "pynvml",
+        "requests",
+        "rich",
+        "scipy",
+    ]
+    program = (
+        "import sys\nfrom diag_exporter.cli import main\n"
+        "try:\n    main(['all', '--help'])\nexcept SystemExit:\n    pass\n"
+        f"print('HEAVY', [name for name in {heavy!r} if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=CHECKOUT / "exporters",
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.splitlines()[-1] == "HEAVY []"
+
+
+def test_every_command_of_the_exporter_is_documented(checkout: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "diag_exporter", "--help"],
+        cwd=checkout / "exporters", capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    commands = re.findall(r"^  ([a-z]+)  +\S", done.stdout.partition("Commands:")[2], re.MULTILINE)
+    assert {"all", "demo", "engine", "gpu", "sessions"} <= set(commands)
+    text = (checkout / "docs" / "exporter.md").read_text("utf-8")
+    assert [name for name in commands if f"diag-exporter {name}" not in text] == []
 
 
 def test_every_command_is_documented(checkout: Path) -> None:

@@ -36,7 +36,6 @@ pytestmark = pytest.mark.server
 
 _SPEED = float(os.environ.get("LLMDIAG_TEST_SPEED", "8"))
 _SCRAPE_SECONDS = 2.0 / _SPEED
-_NODE = "node-0"
 _CAUSES = {"healthy_thermal": "thermal_throttle", "healthy_neighbour": "noisy_neighbour"}
 _UUID = "GPU-5b1a6f0e-0000-4000-8000-00000000d1a6"
 
@@ -194,24 +193,21 @@ def _lived(name: str, folder: Path, checkout: Path) -> Iterator[Incident]:
     (folder / "script.json").write_text(json.dumps(_script(bundle, begins)))
     exporter_port, store_port = _free_port(), _free_port()
     environment = {**os.environ, "PYTHONPATH": f"{checkout}{os.pathsep}{checkout / 'exporters'}"}
-    exporter = [
-        sys.executable, "-c", _FAST_WORLD, str(begins), str(_SPEED), "demo", "--script", str(folder / "script.json"),
-        "--listen", f"127.0.0.1:{exporter_port}", "--fast", str(max(1.0 / _SPEED, 0.1)), "--slow", str(2.0 / _SPEED),
-    ]  # fmt: skip
+    exporter = [sys.executable, "-c", _FAST_WORLD, str(begins), str(_SPEED), "demo"]
+    exporter += ["--script", str(folder / "script.json"), "--listen", f"127.0.0.1:{exporter_port}"]
+    exporter += ["--fast", str(max(1.0 / _SPEED, 0.1)), "--slow", str(2.0 / _SPEED)]
     with contextlib.ExitStack() as stack:
         engine_port = stack.enter_context(_engine(bundle, begins))
         stack.enter_context(_process(exporter, f"http://127.0.0.1:{exporter_port}/-/ready", environment))
-        (folder / "prometheus.yml").write_text(
-            f"global: {{scrape_interval: {int(_SCRAPE_SECONDS * 1000)}ms, scrape_timeout: {int(_SCRAPE_SECONDS * 900)}ms}}\n"
-            "scrape_configs:\n"
-            f"- job_name: llmdiag\n  static_configs: [{{targets: ['127.0.0.1:{exporter_port}'], labels: {{node: {_NODE}}}}}]\n"
-            f"- job_name: vllm\n  static_configs: [{{targets: ['127.0.0.1:{engine_port}'], labels: {{node: {_NODE}}}}}]\n"
-        )
+        pace = int(_SCRAPE_SECONDS * 1000)
+        config = f"global: {{scrape_interval: {pace}ms, scrape_timeout: {pace}ms}}\nscrape_configs:\n"
+        for job, port in (("llmdiag", exporter_port), ("vllm", engine_port)):
+            target = f"{{targets: ['127.0.0.1:{port}'], labels: {{node: node-0}}}}"
+            config += f"- job_name: {job}\n  static_configs: [{target}]\n"
+        (folder / "prometheus.yml").write_text(config)
         url = f"http://127.0.0.1:{store_port}"
-        store = [
-            prometheus, f"--config.file={folder / 'prometheus.yml'}", f"--storage.tsdb.path={folder / 'data'}",
-            f"--web.listen-address=127.0.0.1:{store_port}",
-        ]  # fmt: skip
+        store = [prometheus, f"--config.file={folder / 'prometheus.yml'}"]
+        store += [f"--storage.tsdb.path={folder / 'data'}", f"--web.listen-address=127.0.0.1:{store_port}"]
         stack.enter_context(_process(store, f"{url}/-/ready", environment))
         yield Incident(url, begins, bundle.window.end - bundle.window.start, folder)
 
