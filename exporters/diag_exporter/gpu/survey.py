@@ -16,19 +16,30 @@ from diag_exporter.gpu.options import GpuOptions
 from diag_exporter.gpu.owners import Owners
 from diag_exporter.gpu.readings import ProcessUse
 
-__all__ = ["Survey", "Visit"]
+__all__ = ["Guests", "Survey", "Visit"]
 
 _SHARED_SECONDS = 5.0
 _FIRST_LOOK_SECONDS = 2.0  # from the beginning of time, the driver would answer a mean over hours
 
+_FUTURE_SECONDS = 60.0  # samples this far ahead of the clock are from before it was set back
+
+
+@dataclass(frozen=True, slots=True)
+class Guests:
+    """Processes on one GPU, and whether the driver tells memory and SM use there at all."""
+
+    uses: tuple[ProcessUse, ...]
+    memory_told: bool
+    sm_told: bool
+
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """One pass: processes by GPU uuid; None where the GPU does not tell. ``mismatch``: there are
+    """One pass: guests by GPU uuid, without GPUs that tell of none. ``mismatch``: there are
     processes and none of their pids is one of ours, so they live in another PID namespace."""
 
     time: float
-    processes: Mapping[str, tuple[ProcessUse, ...] | None]
+    guests: Mapping[str, Guests]
     mismatch: bool
 
 
@@ -68,8 +79,12 @@ class Survey:
         hidden = pids - found.keys()
         gone = set() if mismatch else hidden - self._absent
         self._absent = hidden
-        processes = {uuid: _uses(one, found, own, gone, mismatch=mismatch) for uuid, one in raw.items()}
-        self._last = Visit(now, processes, mismatch)
+        guests = {
+            uuid: _guests(one, found, own, gone, mismatch=mismatch)
+            for uuid, one in raw.items()
+            if one.memory is not None or one.sm is not None
+        }
+        self._last = Visit(now, guests, mismatch)
         return self._last
 
     def _list(self, gpu: Gpu) -> _Raw:
@@ -86,9 +101,11 @@ class Survey:
         return _Raw(None if compute is None else memory, self._utilization(gpu))
 
     def _utilization(self, gpu: Gpu) -> dict[int, float] | None:
+        now = self._wall()
         since = self._since.get(gpu.uuid)
-        if since is None:
-            since = int((self._wall() - _FIRST_LOOK_SECONDS) * 1e6)
+        # Once the clock was set back, nothing would be later than the last sample for long.
+        if since is None or since > (now + _FUTURE_SECONDS) * 1e6:
+            since = int((now - _FIRST_LOOK_SECONDS) * 1e6)
         samples = gpu.attempt(("sm",), gpu.library.process_utilization, gpu.handle, since)
         if samples is None:
             return None
@@ -101,17 +118,23 @@ class Survey:
         return {pid: sum(parts) / len(parts) / 100 for pid, parts in shares.items()}
 
 
-def _uses(
+def _guests(
     raw: _Raw, found: Mapping[int, Process], own: set[int], gone: set[int], *, mismatch: bool
-) -> tuple[ProcessUse, ...] | None:
-    if raw.memory is None and raw.sm is None:
-        return None
+) -> Guests:
+    shares = raw.sm
+    pids = {*(raw.memory or ()), *(shares or ())}
+    if raw.memory is not None and shares:
+        # Some drivers list memory by container pid and SM time by host pid: those do not join, and what
+        # cannot be joined is nobody's.
+        known = shares.keys() & (raw.memory.keys() | found.keys())
+        pids = raw.memory.keys() | known
+        shares = {pid: shares[pid] for pid in known} if known else None
     uses = []
-    for pid in sorted({*(raw.memory or ()), *(raw.sm or ())} - gone):
+    for pid in sorted(pids - gone):
         process = found.get(pid)
         owner = "unknown" if mismatch else "own" if pid in own else "foreign"
         # The driver lists only those with some SM use: any other process of the GPU has none.
-        sm = None if raw.sm is None else raw.sm.get(pid, 0.0)
+        sm = None if shares is None else shares.get(pid, 0.0)
         memory = None if raw.memory is None else raw.memory.get(pid, 0.0)
         uses.append(ProcessUse(pid, process.title if process else "unknown", owner, memory, sm))
-    return tuple(uses)
+    return Guests(tuple(uses), raw.memory is not None, shares is not None)

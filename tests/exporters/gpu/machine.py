@@ -95,7 +95,7 @@ class Machine:
     def page(self, *prefixes: str) -> str:
         """The exposition text of families that begin with one of ``prefixes``."""
         registry = CollectorRegistry(auto_describe=False)
-        registry.register(_Page(self, prefixes))  # type: ignore[arg-type]
+        registry.register(_Page(self, prefixes))
         return generate_latest(registry).decode()
 
 
@@ -125,7 +125,7 @@ _KINDS: dict[str, Any] = {
     "gauge": GaugeMetricFamily,
     "counter": CounterMetricFamily,
     "histogram": HistogramMetricFamily,
-    "info": lambda name, text, labels: InfoMetricFamily(name.removesuffix("_info"), text),
+    "info": lambda name, text, labels: InfoMetricFamily(name.removesuffix("_info"), text),  # noqa: ARG005
 }
 
 

@@ -41,7 +41,8 @@ class GpuState(ctypes.Structure):
         ("total", _u64), ("used", _u64), ("free", _u64), ("reserved", _u64),
         ("ecc", (_u64 * 2) * 2),
         ("remap", _u32 * 4),
-        ("width", _u32), ("width_max", _u32), ("generation", _u32), ("generation_max", _u32), ("replays", _u32),
+        ("width", _u32), ("width_max", _u32), ("generation", _u32), ("generation_max", _u32),
+        ("replays", _u32),
         ("links", _u32), ("links_up", _u32),
         ("mig_on", _u32), ("migs", _u32),
         ("mig", MigDevice * 7),
@@ -53,7 +54,9 @@ class GpuState(ctypes.Structure):
 
 
 class Rule(ctypes.Structure):
-    _fields_ = [("call", ctypes.c_char * 64), ("gpu", _i32), ("code", _u32), ("delay_us", _u32), ("pad", _u32)]
+    _fields_ = [
+        ("call", ctypes.c_char * 64), ("gpu", _i32), ("code", _u32), ("delay_us", _u32), ("pad", _u32),
+    ]  # fmt: skip
 
 
 class Event(ctypes.Structure):
@@ -62,7 +65,8 @@ class Event(ctypes.Structure):
 
 class State(ctypes.Structure):
     _fields_ = [
-        ("size", _u32), ("count", _u32), ("generation", _u32), ("rules", _u32), ("head", _u32), ("tail", _u32),
+        ("size", _u32), ("count", _u32), ("generation", _u32), ("rules", _u32), ("head", _u32),
+        ("tail", _u32),
         ("calls", _u64),
         ("driver", ctypes.c_char * 80),
         ("rule", Rule * 32),
@@ -147,8 +151,8 @@ class Driver:
         """This GPU no longer knows the field."""
         self.field(index, identity, 0, code=3)
 
-    def run(self, index: int, pid: int, *, memory: int, sm: int = 0, sampled: int = 1 << 62) -> None:
-        """Put a process on a GPU (``sampled`` in µs; by default always new)."""
+    def run(self, index: int, pid: int, *, memory: int, sm: int = 0, sampled: int = 0) -> None:
+        """Put a process on a GPU (``sampled`` in µs, 0: whenever it is asked)."""
         gpu = self.gpu(index)
         slot = gpu.process[gpu.processes]
         slot.pid, slot.memory, slot.sm, slot.sampled = pid, memory, sm, sampled

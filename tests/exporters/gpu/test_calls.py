@@ -122,6 +122,7 @@ def test_calls_are_counted_and_timed(driver):
 
 
 def test_the_binding_calls_an_idle_gpu_an_error_and_we_do_not(driver):
+    driver.gpu(0).processes = 0
     library = Library()
     library.open()
     handle = library.call("nvmlDeviceGetHandleByIndex", 0)

@@ -9,7 +9,7 @@ from diag_exporter.gpu.collectors.base import GpuCollector, Table, gauge
 from diag_exporter.gpu.fleet import Fleet, Gpu
 from diag_exporter.gpu.options import GpuOptions
 from diag_exporter.gpu.readings import ProcessUse
-from diag_exporter.gpu.survey import Survey
+from diag_exporter.gpu.survey import Guests, Survey
 
 __all__ = ["ProcessesCollector"]
 
@@ -82,11 +82,11 @@ class ProcessesCollector(GpuCollector[None]):
         visit = self._survey.look(now)
         table = self.table()
         for gpu in self.fleet.known.values():
-            uses = visit.processes.get(gpu.uuid)
-            if uses is not None:
-                self._write_processes(table, gpu, uses)
-                self._write_sums(table, gpu, uses)
-        if visit.processes:
+            guests = visit.guests.get(gpu.uuid)
+            if guests is not None:
+                self._write_processes(table, gpu, guests.uses)
+                self._write_sums(table, gpu, guests)
+        if visit.guests:
             table.put("gpu_pid_namespace_mismatch", visit.mismatch)
         return table.rows()
 
@@ -106,7 +106,8 @@ class ProcessesCollector(GpuCollector[None]):
             for one in groups[process, owner][: self._top]:
                 table.put("gpu_process_info", 1, gpu.uuid, process, owner, str(one.pid))
 
-    def _write_sums(self, table: Table, gpu: Gpu, uses: Sequence[ProcessUse]) -> None:
+    def _write_sums(self, table: Table, gpu: Gpu, guests: Guests) -> None:
+        uses = guests.uses
         for owner in ("own", "foreign", "unknown"):
             count = sum(one.owner == owner for one in uses)
             if count or owner != "unknown":
@@ -114,19 +115,11 @@ class ProcessesCollector(GpuCollector[None]):
         if any(one.owner == "unknown" for one in uses):
             return
         foreign = [one for one in uses if one.owner == "foreign"]
-        for name, of in (("memory_bytes", _memory), ("sm_ratio", _sm)):
-            # With nobody foreign the sum is a true 0, if the driver tells the quantity at all.
-            told = any(of(one) is not None for one in uses) or not uses
-            if told or foreign:
-                table.put(f"gpu_foreign_{name}", _sum(map(of, foreign)), *gpu.labels)
-
-
-def _memory(use: ProcessUse) -> float | None:
-    return use.memory
-
-
-def _sm(use: ProcessUse) -> float | None:
-    return use.sm
+        # With nobody foreign the sum is a true 0, where the driver tells the quantity at all.
+        if guests.memory_told:
+            table.put("gpu_foreign_memory_bytes", _sum(one.memory for one in foreign), *gpu.labels)
+        if guests.sm_told:
+            table.put("gpu_foreign_sm_ratio", _sum(one.sm for one in foreign), *gpu.labels)
 
 
 def _sum(parts: Iterable[float | None]) -> float | None:

@@ -55,7 +55,8 @@ class TopologyCollector(GpuCollector[Topology]):
         visit = self._survey.look(now)
         table = self.table()
         for gpu, (node, near) in self.fleet.read(now, self._place):
-            own = [one.pid for one in visit.processes.get(gpu.uuid) or () if one.owner == "own"]
+            guests = visit.guests.get(gpu.uuid)
+            own = [one.pid for one in guests.uses if one.owner == "own"] if guests else []
             reading = Topology(node, self._local(own, near))
             table.put("gpu_numa_node", reading.node, *gpu.labels)
             table.put("engine_cpus_local_ratio", reading.local, *gpu.labels)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from diag_exporter.gpu.collectors.base import GpuCollector, Table, gauge, scaled
+from diag_exporter.gpu.collectors.base import GpuCollector, Table, gauge
 from diag_exporter.gpu.fleet import Gpu
 from diag_exporter.gpu.readings import Usage
 
 __all__ = ["UsageCollector"]
 
-_RATIO = 0.01
 _MEMORY_V2 = 0x02000028  # size 40, version 2: the one that tells what the driver keeps for itself
 
 
@@ -47,8 +46,8 @@ class UsageCollector(GpuCollector[Usage]):
         if memory is None:
             memory = gpu.ask("nvmlDeviceGetMemoryInfo")
         return Usage(
-            busy=None if rates is None else scaled(rates.gpu, _RATIO),
-            memory_busy=None if rates is None else scaled(rates.memory, _RATIO),
+            busy=None if rates is None else _share(rates.gpu),
+            memory_busy=None if rates is None else _share(rates.memory),
             total=None if memory is None else memory.total,
             used=None if memory is None else memory.used,
             reserved=reserved,
@@ -60,3 +59,8 @@ class UsageCollector(GpuCollector[Usage]):
         table.put("gpu_memory_total_bytes", reading.total, *gpu.labels)
         table.put("gpu_memory_used_bytes", reading.used, *gpu.labels)
         table.put("gpu_memory_reserved_bytes", reading.reserved, *gpu.labels)
+
+
+def _share(percent: int) -> float | None:
+    # More than all of the time is no share but a blank.
+    return percent / 100 if percent <= 100 else None

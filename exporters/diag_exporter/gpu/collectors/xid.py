@@ -49,7 +49,7 @@ def _series(code: int) -> tuple[str, str]:
     return XID_CLASSES.get(code, "other"), str(code) if code in _SHOWN else "other"
 
 
-_SERIES = tuple(dict.fromkeys((*map(_series, _SHOWN), *((one, "other") for one in ("app", "fatal", "other")))))
+_SERIES = (*map(_series, _SHOWN), ("app", "other"), ("fatal", "other"), ("other", "other"))
 
 
 class XidCollector(GpuCollector[None]):

@@ -87,6 +87,12 @@ static void pause_us(uint32_t us) {
   nanosleep(&t, 0);
 }
 
+static uint64_t now_us(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_REALTIME, &t);
+  return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
+}
+
 /* What every call begins with. */
 static int enter(const char *call, int gpu) {
   if (!map()) return 9;
@@ -276,12 +282,15 @@ int nvmlDeviceGetComputeInstanceId(void *h, unsigned *out) { BEGIN(h); *out = ((
 struct info { unsigned pid; uint64_t memory; unsigned gi, ci; };
 int nvmlDeviceGetComputeRunningProcesses_v3(void *h, unsigned *count, struct info *out) {
   BEGIN(h);
-  unsigned room = *count;
-  *count = g->processes;
-  if (g->processes > room) return SIZE;
-  for (unsigned i = 0; i < g->processes; i++)
-    out[i] = (struct info){g->process[i].pid, g->process[i].memory, 0xFFFFFFFF, 0xFFFFFFFF};
-  return SUCCESS;
+  unsigned room = *count, found = 0;
+  /* One without memory stands for a pid that only the utilisation call names. */
+  for (unsigned i = 0; i < g->processes; i++) {
+    if (!g->process[i].memory) continue;
+    if (found < room) out[found] = (struct info){g->process[i].pid, g->process[i].memory, ~0u, ~0u};
+    found++;
+  }
+  *count = found;
+  return found > room ? SIZE : SUCCESS;
 }
 int nvmlDeviceGetMPSComputeRunningProcesses_v3(void *h, unsigned *count, struct info *out) {
   (void)out;
@@ -301,7 +310,8 @@ int nvmlDeviceGetProcessUtilization(void *h, struct sample *out, unsigned *count
   unsigned found = 0;
   for (unsigned i = 0; i < g->processes && found < *count; i++) {
     struct process *p = &g->process[i];
-    if (p->sm && p->sampled > since) out[found++] = (struct sample){p->pid, p->sampled, p->sm, 0, 0, 0};
+    uint64_t when = p->sampled ? p->sampled : now_us();
+    if (p->sm && when > since) out[found++] = (struct sample){p->pid, when, p->sm, 0, 0, 0};
   }
   *count = found;
   return found ? SUCCESS : NOT_FOUND;
