@@ -66,10 +66,11 @@ def _read(path: Path) -> Key | None:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except FileNotFoundError:
         return None
+    mode = os.fstat(descriptor).st_mode
+    if not stat.S_ISREG(mode):
+        os.close(descriptor)
+        raise IdentityError(f"the session key file {path} is not a plain file")
     with os.fdopen(descriptor, "rb") as file:
-        mode = os.fstat(descriptor).st_mode
-        if not stat.S_ISREG(mode):
-            raise IdentityError(f"the session key file {path} is not a plain file")
         if mode & 0o077:
             raise IdentityError(f"others can read the session key file {path}: chmod 600 it, or delete it")
         words = file.read(4096).split()

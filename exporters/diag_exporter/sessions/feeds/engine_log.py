@@ -51,13 +51,14 @@ _V1_PREEMPTED = re.compile(r"Running: \d+ reqs.*\bPreemptions: (\d+)")
 _RETRACTED = re.compile(r"#retracted_reqs: (\d+)")
 _ABORTED = re.compile(r"\bAborted request\(?s?\)? |\bAbort(?:ed)? request ")
 _KV_FAILED = re.compile(r"Failing (\d+) request\(s\) due to KV load failure|Recovered from KV load failure")
+# EngineDeadError is left out: API servers raise it when they are stopped, too.
 _FATAL = re.compile(
-    r"EngineCore encountered a fatal error|Engine core proc \S+ died|EngineDeadError"
+    r"EngineCore encountered a fatal error|Engine core proc \S+ died"
     r"|No available shared memory broadcast block|CUDA out of memory|Scheduler hit an exception"
 )
 _KEYWORDS = re.compile(
     r"ddress already|Errno 98|EADDRINUSE|reempt|retracted_reqs|Abort|KV load failure"
-    r"|EngineCore enc|Engine core proc|EngineDead|No available shared|CUDA out of|Scheduler hit"
+    r"|EngineCore enc|Engine core proc|No available shared|CUDA out of|Scheduler hit"
 )
 # A failed bind is told by the server, by asyncio and in a traceback, within moments.
 _ONE_FAILURE_SECONDS = 3.0
@@ -77,7 +78,7 @@ class EngineLog:
         self._cumulative: int | None = None
         self._bind_told = -_ONE_FAILURE_SECONDS + clock()
         self._follower = Follower(path, from_start=True, line_bytes_max=1 << 20)
-        self._old_left = self._follower.size()
+        self._history_bytes = self._follower.size()
 
     def facts(self) -> dict[str, str]:
         """What the last start said (see ``engine_startup``); empty when none was seen."""
@@ -87,18 +88,18 @@ class EngineLog:
     def step(self) -> bool:
         """Take in what is there, at most one chunk; whether there may be more right now."""
         source = self._follower
+        # A chunk that begins in what was there before counts as history whole.
+        old = source.position() < self._history_bytes
         lines = source.read()
         with self._lock:
             for line in lines:
-                old = self._old_left > 0
-                self._old_left -= len(line) + 1
                 self._feed(line.decode("utf-8", "replace"), old=old)
         state = self.state
         state.events += len(lines)
         state.error, state.too_long = source.state.error, source.state.too_long
         state.rotations, state.truncations = source.state.rotations, source.state.truncations
-        if state.rotations or state.truncations:
-            self._old_left = 0
+        if state.error or state.rotations or state.truncations:
+            self._history_bytes = 0
         return bool(lines)
 
     def close(self) -> None:
@@ -113,21 +114,20 @@ class EngineLog:
                 self.counts["llmdiag_engine_starts_total"] += 1
         self._facts.update(startup_facts(text))
         if _KEYWORDS.search(text):
-            before = dict(self.counts)
-            self._trouble(text)
-            if old:  # history: only the cumulative number is worth having
-                self.counts = before
+            preempted = self._preempted(text)  # of history, too: it goes on from the last number told
+            if not old:
+                self._trouble(text, preempted)
 
-    def _trouble(self, text: str) -> None:
+    def _trouble(self, text: str, preempted: int | None) -> None:
         counts = self.counts
         if _BIND.search(text):
             now = self._clock()
             if now - self._bind_told >= _ONE_FAILURE_SECONDS:
                 counts["llmdiag_engine_bind_failures_total"] += 1
                 self._bind_told = now
-        if (number := self._preempted(text)) is not None:
+        if preempted is not None:
             counts["llmdiag_engine_preemption_warnings_total"] += 1
-            counts["llmdiag_engine_logged_preemptions_total"] += number
+            counts["llmdiag_engine_logged_preemptions_total"] += preempted
         if _ABORTED.search(text):
             counts["llmdiag_engine_aborted_request_lines_total"] += 1
         if match := _KV_FAILED.search(text):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -58,6 +59,10 @@ class Follower:
         """Bytes that are in the file now, 0 when it cannot be read."""
         return os.fstat(self._file.fileno()).st_size if self._file is not None else 0
 
+    def position(self) -> int:
+        """Bytes of the present file that were read."""
+        return self._file.tell() if self._file is not None else 0
+
     def read(self) -> list[bytes]:
         """New whole lines (without their ends) from at most one chunk; empty when there are none."""
         try:
@@ -70,8 +75,7 @@ class Follower:
             if chunk:
                 self._tail = (self._tail + chunk)[-_TAIL_BYTES:]
                 return self._lines(chunk)
-            self._mind_rotation(self._file)
-            return []
+            return self.read() if self._mind_rotation(self._file) else []
         except OSError as error:
             self.state.error = _reason(error)
             self.close()
@@ -84,6 +88,10 @@ class Follower:
             file = os.fdopen(descriptor, "rb", buffering=0)
         except OSError as error:
             self.state.error = _reason(error)
+            return
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            self.state.error = "is a pipe or a device, not a file"
+            file.close()
             return
         self._file = file
         self._part, self._tail, self._dropping = b"", b"", False
@@ -112,17 +120,18 @@ class Follower:
         file.seek(0)
         self._part, self._tail, self._dropping = b"", b"", False
 
-    def _mind_rotation(self, file: BinaryIO) -> None:
-        """At the end of the file: go on to the one that has its name now."""
+    def _mind_rotation(self, file: BinaryIO) -> bool:
+        """At the end of the file: go on to the one that has its name now; whether there is another."""
         try:
             there, here = os.stat(self.path), os.fstat(file.fileno())
         except FileNotFoundError:
-            return  # moved away, the new one not made yet; the old one may still be written to
+            return False  # moved away, the new one not made yet; the old one may still be written to
         if (there.st_dev, there.st_ino) == (here.st_dev, here.st_ino):
-            return
+            return False
         self.state.rotations += 1
         self.close()
         self._open(at_end=False)
+        return self._file is not None
 
     def _lines(self, chunk: bytes) -> list[bytes]:
         *whole, rest = chunk.split(b"\n")

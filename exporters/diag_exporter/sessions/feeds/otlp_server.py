@@ -80,11 +80,14 @@ class OtlpServer:
                 f"cannot receive traces on {host}:{port}: {reason}; choose another --otlp-listen"
             ) from None
         self.port = self._server.server_address[1]
-        self._thread = threading.Thread(target=self._server.serve_forever, name="otlp", daemon=True)
+        self._thread = threading.Thread(target=self._serve, name="otlp", daemon=True)
 
     def start(self) -> None:
         """Begin to answer."""
         self._thread.start()
+
+    def _serve(self) -> None:
+        self._server.serve_forever(poll_interval=0.1)
 
     def close(self) -> None:
         """Stop, and free the address."""
