@@ -277,7 +277,7 @@ def default_script() -> Script:
         watts=tuple(620.0 - 260.0 * one for one in heat),
         busy=tuple(0.97 for _ in times),
         reasons=tuple(0x20 if one > 0.2 else 0x0 for one in heat),
-        held={"sw_thermal": tuple(float(one > 0.2) for one in heat), "sw_power_cap": (0.0,) * len(times)},
+        held={**_never(len(times)), "sw_thermal": tuple(float(one > 0.2) for one in heat)},
         guests=(Guest(1093, "VLLM::EngineCore", 120e9, 0.9),),
     )
     spells = tuple(
@@ -295,10 +295,15 @@ def default_script() -> Script:
         watts=(560.0,) * count,
         busy=(0.95,) * count,
         reasons=(0x0,) * count,
-        held={"sw_thermal": (0.0,) * count, "sw_power_cap": (0.0,) * count},
+        held=_never(count),
         guests=(Guest(1104, "VLLM::EngineCore", 120e9, 0.5), *spells),
     )
     return Script((hot, shared), period=600.0)
+
+
+def _never(count: int) -> dict[str, tuple[float, ...]]:
+    reasons = ("sw_power_cap", "sw_thermal", "hw_thermal", "hw_power_brake", "sync_boost")
+    return dict.fromkeys(reasons, (0.0,) * count)
 
 
 class _Closing:

@@ -201,6 +201,9 @@ def recorded(bundle: Path) -> Iterator[RawSeries]:
                 yield RawSeries(row["metric"], np.array(row["timestamps"]) / 1000.0, values)
 
 
+_REASONS = tuple(
+    {"reason": reason} for reason in ("idle", "sw_power_cap", "sw_thermal", "hw_thermal", "hw_power_brake")
+)
 # Label values that the conditions in the engine files tell apart.
 _VARIANTS: dict[str, tuple[dict[str, str], ...]] = {
     "http_requests_total": (
@@ -227,6 +230,13 @@ _VARIANTS: dict[str, tuple[dict[str, str], ...]] = {
         {"pid": "1", "process_name": "VLLM::EngineCore"},
         {"pid": "2", "process_name": "/usr/bin/python3.11"},
         {"pid": "3", "process_name": "./gpu_burn"},
+    ),
+    "llmdiag_gpu_clock_event_seconds_total": _REASONS,
+    "llmdiag_gpu_clock_event_active": _REASONS,
+    "llmdiag_gpu_ecc_errors_total": tuple(
+        {"kind": kind, "lifetime": lifetime}
+        for kind in ("corrected", "uncorrected")
+        for lifetime in ("volatile", "aggregate")
     ),
     "process_resident_memory_bytes": ({}, {"pod": "chat-backend-0"}),
 }
@@ -289,7 +299,7 @@ def _labels(name: str, place: int, spelled: int) -> Iterator[dict[str, str]]:
     for instance in ("all", f"age{place}-spelling{spelled}"):
         for variant in variants:
             gpu = {"UUID": "GPU-1", "gpu": "0"} if name.startswith("DCGM") else {}
-            uuid = {"uuid": "1"} if name.startswith("nvidia") else {}
+            uuid = {"uuid": "1"} if name.startswith(("nvidia", "llmdiag_gpu")) else {}
             yield {"instance": instance, "job": "made-up", **gpu, **uuid, **variant}
 
 

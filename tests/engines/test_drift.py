@@ -136,6 +136,7 @@ _PAGES = {
     "sglang_recent_labels.prom": "sglang",
     "dcgm_exporter_mixed.prom": "dcgm",
     "nvidia_gpu_exporter_h200_load.prom": "nvidia_gpu_exporter",
+    "llmdiag_demo.prom": "llmdiag",
 }
 
 

@@ -25,7 +25,9 @@ from diag.model import (
 )
 
 ONSET = 1795985842.0
-_NO_GPU = "no GPU exporter is scraped: run dcgm-exporter or nvidia_gpu_exporter on the GPU nodes"
+_NO_GPU = (
+    "no GPU exporter is scraped: run `diag-exporter gpu` (or dcgm-exporter, nvidia_gpu_exporter) on the GPU nodes"
+)
 
 
 def _evidence(stance: Stance, weight: float, text: str, **numbers: float | str | None) -> Evidence:
