@@ -51,7 +51,7 @@ class Signal:
 
 
 _ENGINE_ABSENCE = "the engine's /metrics is not scraped, or its version does not export it"
-_GPU_ABSENCE = "no GPU exporter is scraped: run `diag-exporter gpu` (or dcgm-exporter, nvidia_gpu_exporter) on the GPU nodes"
+_GPU_ABSENCE = "no GPU exporter is scraped: run diag-exporter gpu (or dcgm-exporter, nvidia_gpu_exporter) on the GPU nodes"
 _NODE_ABSENCE = "no node_exporter is scraped on the engine's host"
 _RECORDS_ABSENCE = "no request records: give --requests FILE (JSON lines, LiteLLM, nginx JSON log)"
 
@@ -148,19 +148,19 @@ _ALL: tuple[Signal, ...] = (
     _gpu("gpu_power_watts", "watts", _NEITHER, 50.0, "board power"),
     _gpu("gpu_power_limit_watts", "watts", _DOWN, 10.0, "enforced power limit"),
     _gpu("gpu_thermal_throttle_ratio", "ratio", _UP, 0.08, "share of time a thermal reason held the clock down",
-         "the exporter does not export clock-event reasons: run `diag-exporter gpu`, or add DCGM_FI_DEV_CLOCKS_EVENT_REASONS or DCGM_FI_DEV_THERMAL_VIOLATION to its counters file"),
+         "the exporter does not export clock-event reasons: run diag-exporter gpu, or add DCGM_FI_DEV_CLOCKS_EVENT_REASONS or DCGM_FI_DEV_THERMAL_VIOLATION to its counters file"),
     _gpu("gpu_power_throttle_ratio", "ratio", _UP, 0.12, "share of time a power cap held the clock down",
-         "the exporter does not export clock-event reasons: run `diag-exporter gpu`, or add DCGM_FI_DEV_CLOCKS_EVENT_REASONS or DCGM_FI_DEV_POWER_VIOLATION to its counters file"),
+         "the exporter does not export clock-event reasons: run diag-exporter gpu, or add DCGM_FI_DEV_CLOCKS_EVENT_REASONS or DCGM_FI_DEV_POWER_VIOLATION to its counters file"),
     _gpu("gpu_power_brake_ratio", "ratio", _UP, 0.02, "share of time an external power brake or hardware slowdown held the clock down",
-         "the exporter does not export clock-event reasons: run `diag-exporter gpu`, or add DCGM_FI_DEV_CLOCKS_EVENT_REASONS to its counters file"),
+         "the exporter does not export clock-event reasons: run diag-exporter gpu, or add DCGM_FI_DEV_CLOCKS_EVENT_REASONS to its counters file"),
     _gpu("gpu_memory_used_bytes", "bytes", _UP, 2e9, "memory in use (engines preallocate: always high)"),
     _gpu("gpu_foreign_memory_bytes", "bytes", _UP, 5e8, "memory held by processes that are not an inference engine",
-         "the exporter shows no processes: run `diag-exporter gpu`, or nvidia_gpu_exporter with --query-compute-apps"),
+         "the exporter shows no processes: run diag-exporter gpu, or nvidia_gpu_exporter with --query-compute-apps"),
     _gpu("gpu_foreign_sm_ratio", "ratio", _UP, 0.06, "SM time used by processes that are not the serving engine",
-         "no exporter shows per-process SM use: run `diag-exporter gpu` on the GPU nodes"),
+         "no exporter shows per-process SM use: run diag-exporter gpu on the GPU nodes"),
     _gpu("gpu_xid_code", "code", _UP, 1.0, "last Xid error code; a change is an event, presence at 0 is not"),
     _gpu("gpu_uncorrectable_ecc_errors", "errors", _UP, 1.0, "uncorrectable memory errors since boot",
-         "the exporter does not export ECC counters: run `diag-exporter gpu`"),
+         "the exporter does not export ECC counters: run diag-exporter gpu"),
     # Hosts.
     _node("node_cpu_busy_ratio", "ratio", _UP, 0.20, "share of CPU time not idle, over the CPUs seen"),
     _node("node_cpu_user_ratio", "ratio", _UP, 0.20, "share of CPU time in user mode (niced work left out: it yields), over the CPUs seen"),
