@@ -8,6 +8,7 @@ import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
 
+from bench import exporter
 from bench.measuring import Cost, cost_of, diag
 from bench.store import PULL_EVERYTHING, filled, victoria_metrics
 from bench.windows import long_lines, write_bundle
@@ -66,6 +67,7 @@ def main() -> None:
         _start_up()
         _bundle(Path(name))
         _store(Path(name))
+    exporter.main()
 
 
 if __name__ == "__main__":

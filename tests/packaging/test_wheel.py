@@ -55,8 +55,8 @@ def _run(program: Path, *arguments: str, folder: Path) -> subprocess.CompletedPr
 
 def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path, checkout: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
-    assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {"diag"}
-    assert "diag/py.typed" in names
+    assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {"diag", "diag_exporter"}
+    assert {"diag/py.typed", "diag_exporter/py.typed", "diag_exporter/gpu/nvml.py"} <= set(names)
     assert "diag/_shipped/incidents/context_growth.tar.gz" in names
     shipped = {Path(name).name for name in names if name.startswith("diag/_shipped/runbooks/")}
     assert shipped == {path.name for path in (checkout / "runbooks").glob("*.md")}
@@ -70,6 +70,15 @@ def test_the_installed_demo_names_the_cause(installed: Path, tmp_path: Path) -> 
     assert '"leading":"context_growth"' in done.stdout.replace('": "', '":"')
     where = _run(installed / "python", "-c", "import diag; print(diag.__file__)", folder=tmp_path)
     assert str(installed.parent) in where.stdout
+
+
+def test_the_installed_exporter_runs(installed: Path, tmp_path: Path) -> None:
+    done = _run(installed / "diag-exporter", "all", "--help", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "--web-config" in done.stdout
+    done = _run(installed / "diag-exporter", "demo", "--script", "nowhere.json", folder=tmp_path)
+    assert done.returncode == 1
+    assert done.stderr.startswith("diag-exporter: script nowhere.json cannot be read"), done.stderr
 
 
 def test_the_installed_runbook_opens(installed: Path, tmp_path: Path) -> None:

@@ -26,7 +26,8 @@ from diag.model import (
 
 ONSET = 1795985842.0
 _NO_GPU = (
-    "no GPU exporter is scraped: run diag-exporter gpu (or dcgm-exporter, nvidia_gpu_exporter) on the GPU nodes"
+    "no GPU exporter is scraped: run diag-exporter gpu (or dcgm-exporter, nvidia_gpu_exporter) "
+    "on the GPU nodes"
 )
 
 
