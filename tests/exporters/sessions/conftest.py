@@ -32,7 +32,7 @@ class Bench:
         self.max_length: Callable[[str], int | None] | None = None
 
     def add(self, **fields: object) -> None:
-        self.table.add(Event(**{"ts": 1.0, "model": "m", **fields}))
+        self.table.add(Event(**{"ts": 1.0, "model": "m", **fields}))  # type: ignore[arg-type]
 
     def page(self) -> dict[str, dict[tuple[str, ...], float | Histogram]]:
         return by_labels(session_rows(self.table, self.max_length))

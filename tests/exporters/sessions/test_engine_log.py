@@ -31,7 +31,9 @@ class Followed:
             pass
 
     def count(self, name: str) -> float:
-        return log_rows(self.log)[f"llmdiag_engine_{name}_total"][0].value
+        value = log_rows(self.log)[f"llmdiag_engine_{name}_total"][0].value
+        assert isinstance(value, float)
+        return value
 
 
 @pytest.fixture
@@ -51,7 +53,7 @@ def test_all_counters_stand_at_zero_from_the_start(followed: Followed) -> None:
 def test_one_failed_start_is_one_bind_failure(followed: Followed) -> None:
     followed.write(
         "OSError: [Errno 98] Address already in use",
-        "ERROR: [Errno 98] error while attempting to bind on address ('0.0.0.0', 8000): address already in use",
+        "ERROR: [Errno 98] error while attempting to bind on address ('::', 8000): address already in use",
     )
     assert followed.count("bind_failures") == 1
     followed.now += 5
@@ -97,7 +99,8 @@ def test_history_gives_facts_and_no_counts(tmp_path) -> None:
     assert followed.count("bind_failures") == followed.count("starts") == 0
     info = {row.labels[1]: row.labels[2] for row in log_rows(followed.log)["llmdiag_engine_startup_info"]}
     assert info == {
-        "version": "0.33.0", "flag_max_num_seqs": "64", "kv_capacity_tokens": "215112", "max_concurrency": "1.64",
+        "version": "0.33.0", "flag_max_num_seqs": "64", "kv_capacity_tokens": "215112",
+        "max_concurrency": "1.64",
     }  # fmt: skip
     followed.write("[Errno 98] Address already in use")
     assert followed.count("bind_failures") == 1
@@ -126,19 +129,21 @@ def test_no_file_no_rows(tmp_path) -> None:
 
 def test_arguments_that_are_no_literals(followed: Followed) -> None:
     followed.write(
-        "non-default args: {'max_num_seqs': 8, 'config': <Thing object>, 'enable_prefix_caching': False, 'seed': 3}"
+        "non-default args: {'max_num_seqs': 8, 'config': <Thing object>, 'enable_lora': False, 'seed': 3}"
     )
-    assert followed.log.facts() == {"flag_max_num_seqs": "8", "flag_enable_prefix_caching": "False"}
+    assert followed.log.facts() == {"flag_max_num_seqs": "8", "flag_enable_lora": "False"}
 
 
 def test_sglang() -> None:
-    line = "[t] server_args=ServerArgs(model_path='m', tp_size=2, disable_radix_cache=False, api_key='k', x=None)"
+    line = "[t] server_args=ServerArgs(model_path='m', tp_size=2, disable_radix_cache=False, api_key='k')"
     assert dict(startup_facts(line)) == {
         "producer": "sglang", "flag_tp_size": "2", "flag_disable_radix_cache": "False",
     }  # fmt: skip
-    line = "[t] max_total_num_tokens=524,288, chunked_prefill_size=8192, max_running_requests=2048, context_len=40960"
-    found = dict(startup_facts(line.replace("524,288", "524288")))
-    assert found == {
+    line = (
+        "[t] max_total_num_tokens=524288, chunked_prefill_size=8192, max_running_requests=2048, "
+        "context_len=40960"
+    )
+    assert dict(startup_facts(line)) == {
         "kv_capacity_tokens": "524288", "max_num_seqs": "2048", "max_model_len": "40960",
         "max_num_batched_tokens": "8192",
     }  # fmt: skip

@@ -14,7 +14,7 @@ CHAT = {
     "model": "m",
     "messages": [{"role": "system", "content": "Be kind."}, {"role": "user", "content": "Hi"}],
 }
-LADDER = [
+LADDER: list[tuple[dict, dict, str]] = [
     ({"x-session-id": "a"}, {}, "x-session-id"),
     ({"x-session-affinity": "b"}, {}, "x-session-affinity"),
     ({}, {"session_id": "s"}, "session_id"),
@@ -67,7 +67,7 @@ def test_plain_prompts_and_responses_have_fingerprints(identifier: Identifier) -
 
 @pytest.mark.parametrize(
     "body",
-    [{}, {"messages": []}, {"messages": [1, None]}, {"messages": "x" * 0}, {"prompt": [1, 2]}, {"user": ["x"]},
+    [{}, {"messages": []}, {"messages": [1, None]}, {"messages": ""}, {"prompt": [1, 2]}, {"user": ["x"]},
      {"metadata": 3}, {"user": True}, {"messages": [{"role": "system", "content": "only"}]}],
 )  # fmt: skip
 def test_nothing_said_is_none(identifier: Identifier, body: dict) -> None:

@@ -9,8 +9,8 @@ from diag_exporter.sessions.feeds.joining import Joiner
 
 LOG = Event(5.0, "", "red", 7, "x-session-id", duration_seconds=3.0, status="ok", request=11)
 SPAN = Event(
-    5.1, "qwen", prompt_tokens=100, output_tokens=9, ttft_seconds=0.5, queue_seconds=0.2, duration_seconds=2.0,
-    instance="node", request=11,
+    5.1, "qwen", prompt_tokens=100, output_tokens=9, ttft_seconds=0.5, queue_seconds=0.2,
+    duration_seconds=2.0, instance="node", request=11,
 )  # fmt: skip
 BOTH = LOG._replace(
     model="qwen", prompt_tokens=100, output_tokens=9, ttft_seconds=0.5, queue_seconds=0.2, instance="node"

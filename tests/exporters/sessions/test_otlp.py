@@ -96,7 +96,7 @@ def test_start_up_spans_are_passed_over(reader: SpanReader) -> None:
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"{", b'{"resourceSpans": 3}', b"[" * 100_000, b"\xff"])
 def test_bad_json_is_a_value_error(reader: SpanReader, body: bytes) -> None:
-    with pytest.raises(ValueError, match="."):
+    with pytest.raises(ValueError):  # noqa: PT011  # whatever the decoder says
         reader.read_json(body)
 
 
@@ -178,7 +178,7 @@ def test_without_the_extra_protobuf_is_refused_with_the_way_out(running, monkeyp
     assert "llm-diag[otlp]" in running.receiver.state.error
 
 
-def test_an_address_that_is_taken_is_told_in_one_line(running: Running, identifier) -> None:
+def test_an_address_that_is_taken_is_told_in_one_line(running: Running) -> None:
     with pytest.raises(FeedError, match=r"cannot receive traces on .*address already in use") as caught:
         OtlpServer("127.0.0.1", running.server.port, running.receiver)
     assert "\n" not in str(caught.value)
