@@ -81,9 +81,13 @@ class Gpu:
     def kept(self, key: str, read: Callable[[], _T]) -> _T:
         """A reading that hardly ever changes (a maximum, a threshold), asked for every ten minutes."""
         entry = self._kept.get(key)
-        if entry is None or not entry[0] <= self.now < entry[0] + _REFUSED_SECONDS:
-            entry = self._kept[key] = (self.now, read())
-        return entry[1]
+        if entry is not None and entry[0] <= self.now < entry[0] + _REFUSED_SECONDS:
+            value: _T = entry[1]
+            return value
+        value = read()
+        if value is not None:  # no answer this time is no answer to keep
+            self._kept[key] = (self.now, value)
+        return value
 
     def shared_fields(self, group: Group, ids: Iterable[int]) -> dict[int, float]:
         """Field values of a group, read in one call and shared by the collectors of a pass."""
@@ -235,18 +239,27 @@ class Fleet:
         self._looked = now
         seen: set[str] = set()
         unnamed: list[int] = []
-        for index in range(int(self.library.call("nvmlDeviceGetCount"))):
+        try:
+            count = int(self.library.call("nvmlDeviceGetCount"))
+        except NoAnswer:
+            if self.known:
+                return  # one time-out is no reason to call them all lost
+            raise
+        for index in range(count):
             try:
                 seen.add(self._identify(index))
             except (Lost, ResetRequired) as error:
-                # Which one this is, only its place tells.
-                gpu = next((one for one in self.known.values() if one.index == index), None)
+                gpu = self._at(index)
                 if gpu is None:
                     unnamed.append(index)
                 elif gpu.uuid not in seen:
                     gpu.state = "lost" if isinstance(error, Lost) else "reset_required"
             except (NotFound, NoAnswer, Unsupported):
-                unnamed.append(index)
+                gpu = self._at(index)
+                if gpu is None:
+                    unnamed.append(index)
+                else:
+                    seen.add(gpu.uuid)  # as it was: what it is now, the next look tells
         for gpu in self.known.values():
             if gpu.uuid not in seen and gpu.state == "up":
                 gpu.state = "lost"
@@ -257,14 +270,21 @@ class Fleet:
             self._begun = now
             self._stale = True
 
+    def _at(self, index: int) -> Gpu | None:
+        """Whom a place belonged to: of one that does not answer, nothing else is known."""
+        return next((one for one in self.known.values() if one.index == index), None)
+
     def _identify(self, index: int) -> str:
         call = self.library.call
         handle = call("nvmlDeviceGetHandleByIndex", index)
         uuid = str(call("nvmlDeviceGetUUID", handle))
         gpu = self.known.get(uuid)
         if gpu is None:
-            name = str(call("nvmlDeviceGetName", handle))
-            bus = str(call("nvmlDeviceGetPciInfo", handle).busId)
+            name, bus = "unknown", "unknown"
+            with contextlib.suppress(NotFound, NoAnswer, Unsupported):
+                name = str(call("nvmlDeviceGetName", handle))
+            with contextlib.suppress(NotFound, NoAnswer, Unsupported):  # an integrated GPU has no bus
+                bus = str(call("nvmlDeviceGetPciInfo", handle).busId)
             self.known[uuid] = Gpu(self.library, index, handle, uuid, name, bus)
         else:
             # The uuid may come from a cache of the library; the card itself must answer to be up.

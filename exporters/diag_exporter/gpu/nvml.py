@@ -210,7 +210,9 @@ class Library:
         self.opened = True
         # Since the library knows its functions afresh, so must we.
         self.statistics.missing.clear()
-        self.driver = str(self.call("nvmlSystemGetDriverVersion"))
+        self.driver = "unknown"
+        with contextlib.suppress(Unsupported, NoAnswer):
+            self.driver = str(self.call("nvmlSystemGetDriverVersion"))
 
     def close(self) -> None:
         """Leave the driver in peace. A failure is of no interest: we are going."""

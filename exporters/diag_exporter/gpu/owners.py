@@ -20,6 +20,7 @@ ENGINES = (
     r"^text-generation-(server|launcher|router)",
     r"^dynamo\b",
     r"^lmcache",
+    r"^llama-server",
 )
 """Titles of serving processes: how engines name their program, module or worker."""
 

@@ -70,6 +70,34 @@ def test_a_gpu_lost_before_the_start_is_counted(machine: Machine):
     assert up(machine)["4"] == 1
 
 
+@pytest.mark.parametrize(
+    "call", ["nvmlDeviceGetCount_v2", "nvmlDeviceGetUUID", "nvmlDeviceGetHandleByIndex_v2"]
+)
+def test_one_time_out_while_counting_loses_nobody(machine: Machine, call: str):
+    machine.run()
+    machine.driver.rule(call, code=10)
+    machine.run(after=31)
+    assert machine.failed == {}
+    assert machine.series("gpu_visible")[()] == 8
+
+
+def test_a_maximum_that_was_not_told_once_is_told_the_next_time(machine: Machine):
+    machine.driver.rule("nvmlDeviceGetMaxClockInfo", code=10)
+    machine.run()
+    assert machine.value("gpu_sm_clock_max_hertz") is None
+    machine.driver.no_rules()
+    machine.run()
+    assert machine.value("gpu_sm_clock_max_hertz") == 1.98e9
+
+
+def test_a_card_without_name_and_bus_is_a_card(machine: Machine):
+    machine.driver.rule("nvmlDeviceGetName", code=3)
+    machine.driver.rule("nvmlDeviceGetPciInfo_v3", code=3)
+    machine.run()
+    assert machine.value("gpu_info", 0, "unknown", "590.48.01", "unknown") == 1
+    assert up(machine)["0"] == 1
+
+
 def test_a_gpu_that_asks_for_a_reset_is_down_and_says_why(machine: Machine):
     machine.run()
     machine.driver.gpu(1).code = 16

@@ -81,6 +81,13 @@ def test_other_events(machine: Machine):
     assert machine.value("gpu_xid_last_code") == 0
 
 
+def test_a_driver_without_event_queues_is_no_failure(machine: Machine):
+    machine.driver.rule("nvmlEventSetCreate", code=3)
+    machine.run()
+    assert machine.failed == {}
+    assert xid(machine, "fatal", "79") is None
+
+
 def test_a_gpu_without_events_has_no_counters(machine: Machine):
     machine.driver.gpu(0).events = 0
     machine.run()

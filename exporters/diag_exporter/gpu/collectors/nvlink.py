@@ -59,5 +59,5 @@ class NvLinkCollector(GpuCollector[NvLink]):
         table.put("gpu_nvlink_links_active", sum(reading.links.values()), *gpu.labels)
         for kind, count in reading.errors.items():
             table.put("gpu_nvlink_errors_total", count, *gpu.labels, kind)
-        for link, up in reading.links.items():
+        for link, up in reading.links.items() if self.detail else ():
             table.put("gpu_nvlink_up", up, *gpu.labels, str(link))

@@ -7,6 +7,7 @@ start is in it. A counter that appears with its first event cannot be seen to gr
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 
 from diag_exporter.families import Rows
@@ -97,9 +98,11 @@ class XidCollector(GpuCollector[None]):
         self.fleet.prepare(now)
         if self._generation != self.fleet.generation:
             # The old queue died with the old initialisation.
-            self._queue = self.fleet.library.call("nvmlEventSetCreate")
+            self._queue = None
             self._masks.clear()
             self._generation = self.fleet.generation
+            with contextlib.suppress(Unsupported):  # guests of some hypervisors have no events
+                self._queue = self.fleet.library.call("nvmlEventSetCreate")
         registered = [gpu for gpu, _ in self.fleet.read(now, self.read)]
         self._drain(now)
         table = self.table()
@@ -115,7 +118,7 @@ class XidCollector(GpuCollector[None]):
         if gpu.uuid in self._masks:
             return
         supported = gpu.ask("nvmlDeviceGetSupportedEventTypes")
-        mask = (supported or 0) & (_XID | sum(_EVENTS.values()))
+        mask = 0 if self._queue is None else (supported or 0) & (_XID | sum(_EVENTS.values()))
         if mask:
             registered = gpu.attempt(("events",), self._register, gpu, mask)
             mask = mask if registered else 0
