@@ -5,9 +5,11 @@ from __future__ import annotations
 import shutil
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -49,12 +51,14 @@ class Scripted:
     rows: Rows = field(default_factory=lambda: {"llmdiag_test_celsius": [Row(("GPU-1",), 61.0)]})
     failure: Exception | None = None
     gate: threading.Event | None = None
+    seconds: float = 0.0
     calls: int = 0
     closed: int = 0
 
     def collect(self, now: float) -> Rows:
         assert now > 1e9, "collectors get unix seconds"
         self.calls += 1
+        time.sleep(self.seconds)
         if self.gate is not None:
             self.gate.wait(20)
         if self.failure is not None:
@@ -79,7 +83,7 @@ def scripted() -> type[Scripted]:
 def sampler(clock: Clock) -> Callable[..., Sampler]:
     """``sampler(collector, …)`` on the obeying clock; sampled by the test, not by a thread."""
 
-    def make(*collectors: Scripted, **options: float) -> Sampler:
+    def make(*collectors: Scripted, **options: Any) -> Sampler:
         return Sampler(collectors, clock=clock, steady=clock.steady, **options)
 
     return make

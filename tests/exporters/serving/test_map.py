@@ -62,13 +62,14 @@ def _used(expr: Expr) -> Iterator[tuple[type, Select]]:
             pytest.fail(f"{type(expr).__name__} is not looked into here")
 
 
-USED = [
-    pytest.param(kind, one, id=f"{name}-{place}")
+READ = [
+    (name, kind, one)
     for name, definition in LLMDIAG.signals.items()
     if isinstance(definition, Definition)
-    for place, (kind, one) in enumerate(_used(definition.expr))
+    for kind, one in _used(definition.expr)
 ]
-MAPPED = {name for param in USED for name in param.values[1].names} | set(LLMDIAG.probe.names)
+USED = [pytest.param(kind, one, id=f"{name}-{one.names[0]}") for name, kind, one in READ]
+MAPPED = {name for _, _, one in READ for name in one.names} | set(LLMDIAG.probe.names)
 
 
 @pytest.mark.parametrize(("kind", "one"), USED)

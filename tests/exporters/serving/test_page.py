@@ -79,15 +79,15 @@ class _Registry:
                 metric.add_metric(row.labels, buckets, row.value.total)
             return metric
         if family.kind == "info":
-            metric = core.InfoMetricFamily(name.removesuffix("_info"), text, labels=[])
+            info = core.InfoMetricFamily(name.removesuffix("_info"), text, labels=[])
             for row in rows:
-                metric.add_metric([], dict(zip(labels, row.labels, strict=True)))
-            return metric
+                info.add_metric([], dict(zip(labels, row.labels, strict=True)))
+            return info
         kinds = {"gauge": core.GaugeMetricFamily, "counter": core.CounterMetricFamily}
-        metric = kinds[family.kind](name, text, labels=labels)
+        plain = kinds[family.kind](name, text, labels=labels)
         for row in rows:
-            metric.add_metric(row.labels, row.value)
-        return metric
+            plain.add_metric(row.labels, row.value)
+        return plain
 
 
 def _known(families):

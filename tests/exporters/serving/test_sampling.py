@@ -221,12 +221,7 @@ def test_a_thread_keeps_both_paces_and_stops(scripted):
 
 
 def test_whoever_is_slow_to_answer_gets_as_much_rest(scripted):
-    class Slow(scripted):
-        def collect(self, now):
-            time.sleep(0.1)
-            return super().collect(now)
-
-    slow = Slow()
+    slow = scripted(seconds=0.1)
     one = Sampler([slow], fast_seconds=0.05, slow_seconds=5.0, clock=time.time)
     one.start()
     time.sleep(1.0)
