@@ -5,8 +5,8 @@
 Three phases: idle, under load, and with a second process beside the load. For each: p50, p99 and maximum
 of every driver call, every row of the collectors, and the raw throttle fields under both numberings. The
 load is a kernel of multiplications through the CUDA driver alone. ``--cap`` sets a power limit (watts)
-during a fourth phase and puts the old one back; without it no setting is touched. UUIDs and the host's
-names stay out of the file.
+during a fourth phase and puts the old one back; without it no setting is touched. UUIDs, bus
+numbers and pids stay out of the file; names of processes are in it.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def summary(durations: list[float]) -> dict[str, float]:
 
 
 def _rows(collectors: list[Collector], fleet: Fleet) -> dict[str, list[Any]]:
-    """One pass; labels without uuid, bus and pid."""
+    """One pass; labels without uuid and bus, families with pids left out."""
     found: dict[str, list[Any]] = {}
     for collector in collectors:
         try:
@@ -123,15 +123,12 @@ def _rows(collectors: list[Collector], fleet: Fleet) -> dict[str, list[Any]]:
         families = {one.name: one for one in collector.families}
         secret = {one.uuid for one in fleet.known.values()} | {one.bus for one in fleet.known.values()}
         for name, entries in rows.items():
-            keep = [label != "pid" for label in families[name].labels]
-            found[name] = [
-                [
-                    [one for one, kept in zip(row.labels, keep, strict=True) if kept and one not in secret],
-                    row.value,
+            if "pid" not in families[name].labels:
+                found[name] = [
+                    [[one for one in row.labels if one not in secret], row.value]
+                    for row in entries
+                    if not isinstance(row.value, Histogram)
                 ]
-                for row in entries
-                if not isinstance(row.value, Histogram)
-            ]
     return found
 
 

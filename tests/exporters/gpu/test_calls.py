@@ -6,8 +6,8 @@ import ctypes
 import struct
 import subprocess
 import sys
-import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pynvml
@@ -15,6 +15,7 @@ import pytest
 
 from diag_exporter.gpu import nvml
 from diag_exporter.gpu.nvml import Library, decode_fields, throttle_fields
+from diag_exporter.snapshot import Sampler
 from tests.exporters.gpu.machine import Machine
 from tests.exporters.gpu.standin import Driver, State, build
 
@@ -131,24 +132,36 @@ def test_the_binding_calls_an_idle_gpu_an_error_and_we_do_not(driver):
     library.close()
 
 
-def test_a_wedged_call_stops_its_thread_only(machine: Machine):
-    machine.run()
-    before = machine.page("gpu_power")
-    machine.driver.rule("nvmlDeviceGetPowerUsage", delay=0.6)
-    thread = threading.Thread(target=machine.collectors[2].collect, args=(machine.now + 1,))
-    thread.start()
-    time.sleep(0.15)
-    stuck = machine.fleet.library.in_flight()
+def test_a_wedged_call_stops_the_sampling_thread_and_not_the_page(machine: Machine):
+    sampler = Sampler(
+        machine.collectors, fast_seconds=0.02, slow_seconds=0.1, stale_after=10, clock=time.time
+    )
+    sampler.start()
+    until(lambda: sampler.snapshot().rows.get("llmdiag_gpu_power_watts"))
+    machine.driver.rule("nvmlDeviceGetPowerUsage", delay=1.5)
+    until(lambda: (machine.fleet.library.in_flight() or ("",))[0] == "nvmlDeviceGetPowerUsage")
+    first = sampler.snapshot()
+    assert first.rows["llmdiag_gpu_power_watts"]  # what was read is there to serve
+    time.sleep(0.5)
     began = time.monotonic()
-    assert machine.page("gpu_power") == before  # what was read goes on being there to serve
-    assert time.monotonic() - began < 0.2
+    second = sampler.snapshot()
+    assert time.monotonic() - began < 0.1
+    assert second.age > first.age + 0.3
+    assert "llmdiag_gpu_power_watts" not in second.rows  # and leaves the page when it is old
+    stuck = machine.fleet.library.in_flight()
     assert stuck is not None
-    assert stuck[0] == "nvmlDeviceGetPowerUsage"
-    assert stuck[1] > 0.05
-    assert thread.is_alive()
+    assert stuck[1] > 0.3
     machine.driver.no_rules()
-    thread.join(10)
-    assert machine.fleet.library.in_flight() is None
+    until(lambda: sampler.snapshot().rows.get("llmdiag_gpu_power_watts"))
+    assert sampler.stop()
+    assert not machine.fleet.library.opened  # the driver was left in peace
+
+
+def until(seen: Callable[[], object], seconds: float = 10) -> None:
+    end = time.monotonic() + seconds
+    while not seen():
+        assert time.monotonic() < end
+        time.sleep(0.01)
 
 
 _SCRIPT = """
