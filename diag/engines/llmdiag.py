@@ -57,10 +57,18 @@ _SIGNALS: dict[str, Definition | Absent] = {
     ),
 }
 
+# What no engine's own page carries. Told of the engine that was asked, not of the exporter's address.
+_NUMBERS = {
+    "max_model_len_tokens": select("llmdiag_model_max_len_tokens"),
+    "max_num_batched_tokens": select("llmdiag_engine_max_num_batched_tokens"),
+    "max_num_seqs": select("llmdiag_engine_max_num_seqs"),
+}
+
 LLMDIAG = Engine(
     name="llmdiag",
     title="diag-exporter",
     probe=select("llmdiag_exporter_build_info", "llmdiag_gpu_up"),
     signals=_SIGNALS,
-    labels=GPU_LABELS,
+    labels={"engine": "instance", "instance": "instance", **GPU_LABELS},
+    numbers=_NUMBERS,
 )

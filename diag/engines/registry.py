@@ -39,7 +39,8 @@ class Engine:
 
     ``probe`` finds out whether it is there. ``labels`` renames raw labels to canonical ones
     (``UUID`` -> ``gpu``). ``info`` names info metrics whose labels are facts; ``facts`` maps a fact's
-    name (see ``diag.model.Fact``) to the label of that info metric which holds it.
+    name (see ``diag.model.Fact``) to the label of that info metric which holds it; ``numbers`` maps
+    one to a gauge whose value it is.
     """
 
     name: str
@@ -49,6 +50,7 @@ class Engine:
     labels: Mapping[str, str] = field(default_factory=dict)
     info: Select | None = None
     facts: Mapping[str, str] = field(default_factory=dict)
+    numbers: Mapping[str, Select] = field(default_factory=dict)
 
 
 def canonical(engine: Engine, labels: Mapping[str, str]) -> dict[str, str]:

@@ -14,7 +14,7 @@ from diag.model import Fact, Gap, Series, Window
 from diag.signals.algebra import Matcher, Select, selects
 from diag.signals.frame import Grid, RawSeries, SampleIndex, evaluate_many
 from diag.sources.duplicates import drop_second_scrapes
-from diag.sources.facts import Sighting, facts_from
+from diag.sources.facts import Sighting, facts_from, numbers_from
 from diag.sources.naming import (
     CPU_METRIC,
     canonical_labels,
@@ -116,6 +116,12 @@ class RawStore:
             if engine.info is not None:
                 seen = _cut(self._selected(engine.info, matchers), window)
                 facts.extend(facts_from(engine, sightings(seen)))
+            for name, select in engine.numbers.items():
+                rows = (
+                    (one.labels, float(one.values[-1]))
+                    for one in _cut(self._selected(select, matchers), window)
+                )
+                facts.extend(numbers_from(engine, name, rows))
         return tuple(facts)
 
     def _stalls(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from diag.engines.registry import Engine
+from diag.engines.registry import Engine, canonical
 from diag.model import Fact
 
-__all__ = ["Sighting", "facts_from", "keep_labels"]
+__all__ = ["Sighting", "facts_from", "keep_labels", "numbers_from"]
 
 _SWITCHES = {"true": "on", "false": "off"}
 _UNKNOWN = ("", "none", "null")
@@ -37,6 +38,17 @@ def facts_from(engine: Engine, sightings: Iterable[Sighting]) -> tuple[Fact, ...
             fact = Fact(name, value, keep_labels(seen.labels), engine.name, seen.first, seen.last)
             _add(found, fact)
     return tuple(sorted(found, key=lambda fact: (fact.name, sorted(fact.labels.items()), fact.since or 0.0)))
+
+
+def numbers_from(
+    engine: Engine, name: str, rows: Iterable[tuple[Mapping[str, str], float]]
+) -> tuple[Fact, ...]:
+    """Facts told as the value of a gauge, by its labels and last value; when they began is not known."""
+    return tuple(
+        Fact(name, f"{value:.10g}", keep_labels(canonical(engine, labels)), engine.name)
+        for labels, value in rows
+        if math.isfinite(value)
+    )
 
 
 def _add(found: list[Fact], fact: Fact) -> None:

@@ -53,6 +53,7 @@ def metric_names() -> frozenset[str]:
         names.update(select_names(engine.probe))
         if engine.info is not None:
             names.update(select_names(engine.info))
+        names.update(name for one in engine.numbers.values() for name in select_names(one))
         for definition in engine.signals.values():
             if isinstance(definition, Definition):
                 names.update(spelt for one in selects(definition.expr) for spelt in select_names(one))

@@ -21,7 +21,7 @@ from diag.signals.promql import selector, write
 from diag.sources.access import Access, Client
 from diag.sources.duplicates import SCRAPER_LABELS, subset_groups
 from diag.sources.evaluation import sightings, usual_distance_seconds, widened
-from diag.sources.facts import Sighting, facts_from
+from diag.sources.facts import Sighting, facts_from, numbers_from
 from diag.sources.naming import (
     START_METRIC,
     canonical_labels,
@@ -207,8 +207,12 @@ class PrometheusSource:
         return {name: sorted_series(found[name]) for name in signals if found.get(name)}, refused
 
     def _facts(self, engine: Engine, window: Window, matchers: Sequence[Matcher]) -> tuple[Fact, ...]:
+        numbers: tuple[Fact, ...] = ()
+        for name, select in engine.numbers.items():
+            found = self._api.instant(write(Gauge(select), window.seconds, matchers), window.end)
+            numbers += numbers_from(engine, name, found)
         if engine.info is None:
-            return ()
+            return numbers
         query = write(Gauge(engine.info), window.seconds, matchers)
         rows = [labels for labels, _ in self._api.instant(query, window.end)]
         by_instance: dict[str, list[dict[str, str]]] = defaultdict(list)
@@ -224,7 +228,7 @@ class PrometheusSource:
             for name in select_names(engine.info):
                 asked = selector(name, (*engine.info.where, *matchers, only))
                 seen += sightings(self._api.samples(asked, window, len(rows), 1.0))
-        return facts_from(engine, seen)
+        return numbers + facts_from(engine, seen)
 
     def _no_data(self, window: Window) -> NoData:
         what = f"{self._ref.ref} holds no engine's or exporter's series from {spoken(window)}"

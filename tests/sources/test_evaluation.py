@@ -220,6 +220,23 @@ def test_facts_change_with_their_labels() -> None:
     assert {tuple(fact.labels) for fact in facts} == {("instance",)}
 
 
+def test_a_gauge_tells_a_fact_of_the_engine_that_was_asked(raw: Raw) -> None:
+    beside = {"instance": "gateway:9877", "engine": "e:8000"}
+    store = RawStore(
+        [
+            raw("llmdiag_exporter_build_info", [1.0] * 101, instance="gateway:9877"),
+            raw("llmdiag_engine_max_num_seqs", [*[128.0] * 50, *[256.0] * 51], **beside),
+            raw("llmdiag_engine_max_num_batched_tokens", [float("nan")] * 101, **beside),
+            raw("llmdiag_model_max_len_tokens", [1048576.0] * 101, model="m", **beside),
+        ]
+    )
+    facts = store.fetch(["gpu_power_watts"], _GRID).facts
+    assert [(fact.name, fact.value, fact.labels) for fact in facts] == [
+        ("max_model_len_tokens", "1048576", {"instance": "e:8000"}),
+        ("max_num_seqs", "256", {"instance": "e:8000"}),
+    ]
+
+
 def test_unknown_values_are_no_facts() -> None:
     labels = {"instance": "e:1", "num_gpu_blocks": "None", "block_size": "16", "enable_prefix_caching": ""}
     names = {fact.name for fact in facts_from(engine("vllm"), [Sighting(labels, 1.0, 2.0)])}

@@ -69,7 +69,8 @@ READ = [
     for kind, one in _used(definition.expr)
 ]
 USED = [pytest.param(kind, one, id=f"{name}-{one.names[0]}") for name, kind, one in READ]
-MAPPED = {name for _, _, one in READ for name in one.names} | set(LLMDIAG.probe.names)
+NUMBERS = {name for one in LLMDIAG.numbers.values() for name in one.names}
+MAPPED = {name for _, _, one in READ for name in one.names} | NUMBERS | set(LLMDIAG.probe.names)
 
 
 @pytest.mark.parametrize(("kind", "one"), USED)
@@ -90,6 +91,12 @@ def test_conditions_are_met_by_values_on_a_page(kind: type, one: Select, capture
         values = set(re.findall(rf'^{one.names[0]}\{{.*\b{matcher.label}="([^"]+)"', captures, re.MULTILINE))
         wanted = re.compile(matcher.value)
         assert any(wanted.fullmatch(value) for value in values), (matcher, values)
+
+
+@pytest.mark.parametrize("name", sorted(NUMBERS))
+def test_a_number_that_is_a_fact_is_a_gauge_of_an_engine(name: str) -> None:
+    assert FAMILIES[name].kind == "gauge"
+    assert "engine" in FAMILIES[name].labels
 
 
 def test_whatever_is_shown_is_read_or_has_another_use() -> None:
