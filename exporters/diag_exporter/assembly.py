@@ -11,6 +11,8 @@ import os
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
+from ipaddress import ip_address
+from ssl import CERT_REQUIRED
 from typing import TYPE_CHECKING, cast
 
 from diag_exporter.families import Collector, Family, Group, Rows
@@ -221,6 +223,10 @@ def _differs(part: str, old: Settings, new: Settings) -> bool:
     return any(getattr(old, name) != getattr(new, name) for name in (*_PACE, *_READ_BY[part]))
 
 
+def _hangs(sampler: Sampler) -> bool:
+    return any(health.wedged for health in sampler.snapshot().health.values())
+
+
 class Running:
     """An exporter that listens and samples, and can take other settings on."""
 
@@ -244,6 +250,13 @@ class Running:
         """What runs."""
         return tuple(self.server.exporter.samplers)
 
+    @property
+    def guarded(self) -> bool:
+        """Whether only this machine, or who has a password or a certificate, can read the page."""
+        host, web = str(self.server.server_address[0]), self.server.exporter.web
+        asks = web.passwords is not None or (web.tls is not None and web.tls.verify_mode is CERT_REQUIRED)
+        return asks or ip_address(host).is_loopback
+
     def reload(self, settings: Settings) -> None:
         """Read certificates and users again, and build anew those parts whose settings changed.
 
@@ -257,8 +270,9 @@ class Running:
         gone = [part for part in exporter.samplers if part not in parts]
         before = {part: exporter.samplers[part] for part in (*changed, *gone) if part in exporter.samplers}
         # Two samplers must not read one driver, follow one log or listen on one port at a time.
-        for sampler in before.values():
-            sampler.stop()
+        hanging = [part for part, sampler in before.items() if _hangs(sampler)]
+        if hanging or not all(sampler.stop() for sampler in before.values()):
+            raise SettingsError(f"a call of {', '.join(hanging) or 'a part'} hangs; restart to take them")
         try:
             made = build(changed, settings, every=len(changed) == len(parts))
         except SettingsError:

@@ -219,6 +219,11 @@ def _serve(parts: Sequence[str], flags: Mapping[str, Any]) -> None:
         return merged(given, config)
 
     running = Running(parts, settings())
+    if not running.guarded:
+        print(
+            "diag-exporter: the page is open to whoever reaches this address; --web-config can guard it",
+            file=sys.stderr,
+        )
     print(
         f"diag-exporter {__version__}: {', '.join(running.parts)} on {running.server.url}/metrics",
         file=sys.stderr,
