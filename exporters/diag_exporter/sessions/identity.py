@@ -115,6 +115,11 @@ class Identifier:
         self.key = key
         self._keyed = blake2b(digest_size=8, key=key.secret)
 
+    @property
+    def keyed(self) -> blake2b:
+        """The keyed hash at its start: to be copied, never updated."""
+        return self._keyed
+
     def hash(self, name: str) -> int:
         """64 bits of ``name`` under the key (0.8 µs)."""
         state = self._keyed.copy()

@@ -13,7 +13,6 @@ from diag_exporter.sessions.buckets import (
     TURN_BOUNDS,
     Buckets,
 )
-from diag_exporter.sessions.events import SESSION_SOURCES
 from diag_exporter.sessions.table import OTHER, SessionTable, label_text
 from diag_exporter.sessions.tallies import ModelTally, Session
 
@@ -127,8 +126,8 @@ def session_rows(table: SessionTable, max_length: MaxLength | None = None) -> Ro
         page.put("llmdiag_sessions_held", len(table.sessions))
         page.put("llmdiag_sessions_evicted_total", table.evicted)
         if any(table.sources.values()):
-            for source in SESSION_SOURCES:
-                page.put("llmdiag_session_source_total", table.sources[source], source)
+            for source, count in table.sources.items():
+                page.put("llmdiag_session_source_total", count, source)
     _active_rows(page, active, table.all_models(), now, max_length)
     return page.rows
 

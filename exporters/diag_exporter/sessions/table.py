@@ -57,8 +57,7 @@ class SessionTable:
         self.other = TenantTally()
         self.in_flight: dict[str, int] = {}
         self.sees_starts = False
-        # A feed that names another source is counted under it and not shown: it cannot break the page.
-        self.sources: Counter[str] = Counter(dict.fromkeys(SESSION_SOURCES, 0))
+        self.sources = dict.fromkeys(SESSION_SOURCES, 0)
         self.evicted = 0
         self.active_tenants = 0
         slots = 10
@@ -92,7 +91,9 @@ class SessionTable:
         for tenant, group in grouped(events, TENANT).items():
             if tenant:
                 self._count_tenant(tenant, group)
-        self.sources.update(map(SOURCE, events))
+        for source, number in Counter(map(SOURCE, events)).items():
+            # A log may claim anything; what is on the page is bounded.
+            self.sources[source if source in self.sources else "log"] += number
 
     def _model(self, name: str, events: list[Event]) -> ModelTally:
         held = self.models.get(name)
@@ -128,7 +129,12 @@ class SessionTable:
                         self._make_room()
                     session = Session(now, now, model)
                 sessions[key] = session
-                before = session.met(now, model, prompt, output)
+                session.last, session.model = now, model
+                session.turns += 1
+                before = session.prompt
+                if prompt is not None:
+                    session.prompt = prompt
+                    session.context = prompt + output if output else prompt
             if prompt is None or (repeated is None and (key is None or source == "user")):
                 continue  # of a person with several conversations, the last prompt says nothing of this one
             # A prompt that grew holds the one before; one that shrank was cut, or is another conversation.

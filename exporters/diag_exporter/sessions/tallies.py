@@ -44,17 +44,6 @@ class Session:
     context: int = 0
     turns: int = 0
 
-    def met(self, now: float, model: ModelTally, prompt: int | None, output: int | None) -> int:
-        """Note one more request; the prompt tokens of the one before, 0 when there was none."""
-        self.last = now
-        self.model = model
-        self.turns += 1
-        before = self.prompt
-        if prompt is not None:
-            self.prompt = prompt
-            self.context = prompt + output if output else prompt
-        return before
-
 
 @dataclass(slots=True)
 class TenantTally:
@@ -147,6 +136,8 @@ class ModelTally:
 
 def grouped(events: Sequence[Event], key: Callable[[Event], str]) -> dict[str, list[Event]]:
     """Events by ``key``, each group in their order."""
+    if len(names := set(map(key, events))) == 1:
+        return {names.pop(): list(events)}
     groups: defaultdict[str, list[Event]] = defaultdict(list)
     for name, event in zip(map(key, events), events, strict=True):
         groups[name].append(event)

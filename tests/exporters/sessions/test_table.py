@@ -188,6 +188,14 @@ def test_in_flight_is_absent_until_somebody_sees_starts(bench) -> None:
     assert bench.page()["llmdiag_tenant_in_flight_requests"][("a",)] == 0
 
 
+def test_sources_are_a_closed_set(bench) -> None:
+    for number in range(1000):
+        bench.add(session=number, session_source=f"made up {number}")
+    sources = bench.page()["llmdiag_session_source_total"]
+    assert sources[("log",)] == 1000
+    assert len(sources) == len(bench.table.sources) == 10
+
+
 def test_the_table_stays_within_its_limit(benches) -> None:
     bench = benches(sessions=1000)
     for start in range(0, 5000, 100):

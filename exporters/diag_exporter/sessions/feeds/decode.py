@@ -7,8 +7,7 @@ gateway's own shape, is read by the standard library.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 from diag_exporter.sessions.events import Event
 from diag_exporter.sessions.feeds.presets import (
@@ -17,14 +16,11 @@ from diag_exporter.sessions.feeds.presets import (
     Skip,
     Unusable,
     plain_event,
-    request_hash,
 )
-from diag_exporter.sessions.feeds.typed import Unfit, typed_reader
+from diag_exporter.sessions.feeds.typed import typed_reader
 from diag_exporter.sessions.identity import Identifier
 
 __all__ = ["LineDecoder", "decode_object"]
-
-_STATUSES = frozenset(("ok", "error", "aborted"))
 
 
 def decode_object(line: bytes) -> dict[str, object]:
@@ -57,36 +53,38 @@ class LineDecoder:
         nested = any("." in path for path in self._fields.values())
         self._typed = None if self._preset is not None or nested else typed_reader(self._fields)
 
+    def events(self, lines: Sequence[bytes]) -> tuple[list[Event], int, int]:
+        """Events on ``lines``, and how many were fine but no inference request, and unusable."""
+        found = self._typed(lines, self._identifier) if self._typed is not None else [None] * len(lines)
+        events: list[Event] = []
+        skipped = unusable = 0
+        for line, event in zip(lines, found, strict=True):
+            if event is None:
+                try:
+                    event = self._slow(line)
+                except Skip:
+                    skipped += 1
+                    continue
+                except Unusable:
+                    unusable += 1
+                    continue
+            events.append(event)
+        return events, skipped, unusable
+
     def event(self, line: bytes) -> Event | None:
-        """The event on ``line``; None when it is fine but no inference request. Raises ``Unusable``."""
-        if self._typed is not None:
-            event = _fast(self._typed, line, self._identifier)
-            if event is not None:
-                return event
-        row = decode_object(line)
+        """The event on one line; None when it is no inference request. Raises ``Unusable``."""
+        if self._typed is not None and (event := self._typed((line,), self._identifier)[0]) is not None:
+            return event
         try:
-            if self._preset is not None:
-                return self._preset(row, self._identifier)
-            return plain_event(_renamed(row, self._fields) if self._fields else row, self._identifier)
+            return self._slow(line)
         except Skip:
             return None
 
-
-def _fast(typed: Callable[[bytes], tuple[Any, ...]], line: bytes, identifier: Identifier) -> Event | None:
-    """The event when all fields have their plain types and sane values, else None."""
-    try:
-        (ts, session, tenant, model, instance, request, prompt, cached, output, ttft, queue, duration, status,
-         source, after, repeated) = typed(line)  # fmt: skip
-    except Unfit:
-        return None
-    if status not in _STATUSES:
-        return None
-    return Event(
-        ts, model or "", tenant or "", identifier.hash(session) if session else None,
-        (source or "log") if session else "none",
-        prompt, cached, output, ttft, queue, duration, status, after, instance or "", repeated,
-        request_hash(request) if request else 0,
-    )  # fmt: skip
+    def _slow(self, line: bytes) -> Event:
+        row = decode_object(line)
+        if self._preset is not None:
+            return self._preset(row, self._identifier)
+        return plain_event(_renamed(row, self._fields) if self._fields else row, self._identifier)
 
 
 def _renamed(row: Mapping[str, object], fields: Mapping[str, str]) -> dict[str, object]:

@@ -10,7 +10,7 @@ from typing import Protocol
 from diag_exporter.sessions.events import Event
 from diag_exporter.sessions.feeds.decode import LineDecoder
 from diag_exporter.sessions.feeds.follow import Follower
-from diag_exporter.sessions.feeds.presets import PLAIN_FIELDS, PRESETS, Unusable
+from diag_exporter.sessions.feeds.presets import PLAIN_FIELDS, PRESETS
 from diag_exporter.sessions.feeds.state import FeedError, FeedState
 from diag_exporter.sessions.identity import Identifier
 
@@ -76,17 +76,9 @@ class JsonLog:
         self._follower.close()
 
     def _take(self, lines: list[bytes]) -> None:
-        decode, events = self._decoder.event, []
-        for line in lines:
-            try:
-                event = decode(line)
-            except Unusable:
-                self.state.unusable += 1
-                continue
-            if event is None:
-                self.state.skipped += 1
-            else:
-                events.append(event)
+        events, skipped, unusable = self._decoder.events(lines)
+        self.state.skipped += skipped
+        self.state.unusable += unusable
         if events:
             self.state.events += len(events)
             self.state.last_event = events[-1].ts
