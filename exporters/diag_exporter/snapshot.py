@@ -136,9 +136,11 @@ class Sampler:
         wanted = tuple(groups)
         # One moment for the whole pass: collectors that share a reading know it by that.
         now = self._clock()
+        before = {name: one.health for name, one in self._kept.items()}
         for collector in self._collectors:
             if collector.group in wanted and not self._stopping.is_set():
                 self._collect(collector, now)
+        _say(before, {name: one.health for name, one in self._kept.items()})
         with self._lock:
             self._passed = self._steady()
 
@@ -197,7 +199,6 @@ class Sampler:
             error=error,
             dropped=old.dropped + dropped,
         )
-        _say(name, old, health)
         self._keep(name, _Kept(rows, health, before.at if error else ended))
 
     def _keep(self, name: str, kept: _Kept) -> None:
@@ -205,14 +206,22 @@ class Sampler:
             self._kept[name] = kept
 
 
-def _say(name: str, before: CollectorHealth, now: CollectorHealth) -> None:
-    """One line when something changes, not one a second."""
-    if now.error and now.error != before.error:
-        _LOG.warning("collector %s failed: %s", name, now.error)
-    elif before.error and not now.error:
-        _LOG.info("collector %s works again", name)
-    if now.dropped > before.dropped == 0:
-        _LOG.warning("collector %s gave rows that cannot be served; they are left out", name)
+def _say(before: Mapping[str, CollectorHealth], after: Mapping[str, CollectorHealth]) -> None:
+    """One line when something changes, not one a second, nor one a collector for the same reason."""
+    failed: dict[str, list[str]] = {}
+    for name, now in after.items():
+        old = before[name]
+        if now.error and now.error != old.error:
+            failed.setdefault(now.error, []).append(name)
+        elif old.error and not now.error:
+            failed.setdefault("", []).append(name)
+        if now.dropped > old.dropped == 0:
+            _LOG.warning("%s gave rows that cannot be served; they are left out", name)
+    for error, names in failed.items():
+        if error:
+            _LOG.warning("%s failed: %s", ", ".join(names), error)
+        else:
+            _LOG.info("%s: works again", ", ".join(names))
 
 
 def _joined(first: Sequence[Row], second: Sequence[Row]) -> tuple[Row, ...]:

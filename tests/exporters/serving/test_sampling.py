@@ -167,17 +167,18 @@ def test_two_collectors_of_one_name_are_refused(scripted):
         Sampler([scripted(), scripted()], clock=time.time)
 
 
-def test_a_failure_is_said_once_and_so_is_its_end(sampler, scripted, caplog):
+def test_a_failure_is_said_once_for_all_it_befalls_and_so_is_its_end(sampler, scripted, caplog):
     caplog.set_level("INFO", "diag_exporter")
-    collector = scripted(failure=OSError("gone"))
-    one = sampler(collector)
+    first, second = scripted(name="a", failure=OSError("gone")), scripted(name="b", failure=OSError("gone"))
+    one = sampler(first, second)
     for _ in range(5):
         one.sample()
-    collector.failure = None
+    first.failure, second.failure = None, OSError("still")
     one.sample()
     assert [record.message for record in caplog.records] == [
-        "collector scripted failed: OSError: gone",
-        "collector scripted works again",
+        "a, b failed: OSError: gone",
+        "a: works again",
+        "b failed: OSError: still",
     ]
 
 
