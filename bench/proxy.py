@@ -17,8 +17,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -26,8 +26,9 @@ from typing import cast
 __all__ = ["main"]
 
 _REQUESTS = 3000
-_STREAMS = 60
-_PIECES = 200
+_STREAMS = 100
+_PIECES = 100
+_ROUNDS = 3
 _EVERY_SECONDS = 0.02
 _TICKS = os.sysconf("SC_CLK_TCK")
 # 190 bytes: what a token costs in vLLM's chat stream.
@@ -259,27 +260,38 @@ def _ours(port: int, engine: int) -> Iterator[list[int]]:
         running.stop()
 
 
+def _least(measured: list[Measured | None]) -> Measured | None:
+    """Of several rounds: whatever else the machine does can only add."""
+    known = [one for one in measured if one is not None]
+    if not known:
+        return None
+    return Measured(min(one.request for one in known), min(one.piece for one in known))
+
+
 def main() -> None:
-    """Measure and print."""
+    """Measure and print. What a microsecond is depends on the machine: the ratio is the figure to hold."""
     engine, port = _free_port(), _free_port()
+    proxies: dict[str, Callable[[], AbstractContextManager[list[int] | None]]] = {
+        "nginx, buffering off, JSON log": lambda: _nginx(port, engine),
+        "plain aiohttp pass-through": lambda: _role("plain", port, engine),
+        "diag-exporter's proxy": lambda: _ours(port, engine),
+    }
+    rounds: dict[str, list[Measured | None]] = {name: [] for name in proxies}
     print(f"{'CPU time of the proxy':<34} {'µs/request':>10} {'µs/piece':>9}  {'against plain':<18} target")
     with _role("engine", engine):
-        with _nginx(port, engine) as pids:
-            nginx = None if pids is None else _measure(port, pids)
-        with _role("plain", port, engine) as pids:
-            plain = _measure(port, pids)
-        with _ours(port, engine) as pids:
-            ours = _measure(port, pids)
-    for name, cost, target in (
-        ("nginx, buffering off, JSON log", nginx, ""),
-        ("plain aiohttp pass-through", plain, ""),
-        ("diag-exporter's proxy", ours, "<= 220 and 30 µs"),
-    ):
-        if cost is None:
+        for _ in range(_ROUNDS):
+            for name, proxy in proxies.items():
+                with proxy() as pids:
+                    rounds[name].append(None if pids is None else _measure(port, pids))
+    plain = _least(rounds["plain aiohttp pass-through"])
+    for name, measured in rounds.items():
+        cost = _least(measured)
+        if cost is None or plain is None:
             print(f"{name:<34} not installed")
             continue
         ratio = f"{cost.request / plain.request:.2f}x and {cost.piece / plain.piece:.2f}x"
-        print(f"{name:<34} {cost.request:>10.0f} {cost.piece:>9.1f}  {ratio:<18} {target}")
+        target = "<= 1.2x and 1.3x (220 and 30 µs)" if name.startswith("diag") else ""
+        print(f"{name:<34} {cost.request:>10.0f} {cost.piece:>9.1f}  {ratio:<18} {target}".rstrip())
 
 
 def _run_role(arguments: list[str]) -> None:

@@ -15,7 +15,7 @@ from typing import Annotated, TextIO
 
 import typer
 
-from diag_exporter.families import Family, Row, Rows
+from diag_exporter.families import Family, Group, Row, Rows
 from diag_exporter.sessions.events import Event, Sink
 from diag_exporter.sessions.identity import IdentityError, Key, load_key, new_key
 from diag_exporter.sessions.proxying.options import ProxyError, ProxyOptions
@@ -86,9 +86,9 @@ _UNREAD = ("answer_encoded", "budget", "encoded", "not_json", "too_large")
 class ProxyCollector:
     """The proxy about itself."""
 
-    name = "proxy"
-    group = "fast"
-    families = (
+    name: str = "proxy"
+    group: Group = "fast"
+    families: tuple[Family, ...] = (
         Family(
             "llmdiag_proxy_requests_total",
             "counter",

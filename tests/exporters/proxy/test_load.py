@@ -146,7 +146,7 @@ def test_a_thousand_streams_at_once(started: Callable[..., Place]) -> None:
     events = place.told.wait(streams, 10)
     assert {event.status for event in events} == {"ok"}
     assert len({event.session for event in events}) == streams
-    assert _resident_bytes(place) < 2 * 120e6
+    assert _resident_bytes(place) < 2 * 80e6
 
 
 def test_above_its_limit_the_proxy_says_so(started: Callable[..., Place]) -> None:

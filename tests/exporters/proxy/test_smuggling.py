@@ -154,6 +154,25 @@ def test_headers_of_the_engine_s_connection_do_not_come_back(place: Place) -> No
     asyncio.run(run())
 
 
+def test_an_engine_that_frames_its_answer_twice_confuses_nobody(place: Place) -> None:
+    async def script(exchange: Exchange) -> None:
+        await exchange.send(
+            b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n",
+            b"5\r\nwhole\r\n0\r\n\r\n",
+        )
+
+    async def run() -> None:
+        async with engine(place, script):
+            head, _, body = (await _all_of_it(place, post(_ASK))).partition(b"\r\n\r\n")
+            if head.startswith(b"HTTP/1.1 200"):
+                assert b"content-length" not in head.lower()
+                assert body == b"5\r\nwhole\r\n0\r\n\r\n"
+            else:
+                assert head.startswith(b"HTTP/1.1 502")
+
+    asyncio.run(run())
+
+
 @pytest.mark.parametrize(
     ("request_line", "status"),
     [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 
 from tests.exporters.proxy.loopback import (
@@ -126,6 +127,58 @@ def test_a_whole_answer_keeps_its_length_and_headers(place: Place) -> None:
     (event,) = place.told.wait()
     assert (event.prompt_tokens, event.output_tokens, event.cached_tokens) == (7, 2, None)
     assert event.ttft_seconds is None
+
+
+def test_what_is_compressed_passes_as_it_is(place: Place) -> None:
+    asked, answered = gzip.compress(_ASK), gzip.compress(token("a") + _USAGE)
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.send(
+            b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Encoding: gzip\r\n"
+            b"Content-Length: %d\r\n\r\n" % len(answered),
+            answered,
+        )
+
+    before = place.proxy.counters()
+
+    async def run() -> None:
+        async with engine(place, script) as scripted:
+            sent = ("Content-Encoding: gzip", "Accept-Encoding: gzip", "X-Session-Id: s")
+            _, headers, body = await _ask(place, post(asked, headers=sent))
+            assert (headers["content-encoding"], body) == ("gzip", answered)
+            assert scripted.seen[0].body == asked
+            assert scripted.seen[0].header("content-encoding") == "gzip"
+            assert scripted.seen[0].header("accept-encoding") == "gzip"
+
+    asyncio.run(run())
+    (event,) = place.told.wait()
+    # Unread is not known, and is told.
+    assert (event.session_source, event.model, event.ttft_seconds) == ("x-session-id", "", None)
+    assert (event.prompt_tokens, event.status) == (None, "ok")
+    for reason in ("encoded", "answer_encoded"):
+        assert place.proxy.counters()["unread", reason] == before.get(("unread", reason), 0) + 1
+
+
+def test_an_answer_without_a_body_keeps_its_headers(place: Place) -> None:
+    async def script(exchange: Exchange) -> None:
+        if exchange.head.startswith(b"HEAD"):
+            await exchange.send(b"HTTP/1.1 200 OK\r\nContent-Length: 77\r\nETag: a\r\n\r\n")
+        else:
+            await exchange.send(b"HTTP/1.1 304 Not Modified\r\nETag: a\r\n\r\n")
+
+    async def run() -> None:
+        async with engine(place, script):
+            client = await Client.connect(place)
+            await client.send(b"HEAD /v1/models HTTP/1.1\r\nHost: x\r\n\r\n")
+            status, headers = await asyncio.wait_for(client.head(), 2)
+            assert (status, headers["content-length"], headers["etag"]) == (200, "77", "a")
+            await client.send(b"GET /v1/models HTTP/1.1\r\nHost: x\r\n\r\n")
+            status, headers = await asyncio.wait_for(client.head(), 2)
+            assert (status, headers["etag"]) == (304, "a")
+            assert "transfer-encoding" not in headers
+            client.close()
+
+    asyncio.run(run())
 
 
 def test_other_paths_pass_and_tell_nothing(place: Place) -> None:

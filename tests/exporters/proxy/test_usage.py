@@ -56,6 +56,20 @@ def test_the_extra_event_is_taken_out_however_it_is_cut(asking: Place, size: int
     assert (event.prompt_tokens, event.output_tokens) == (12, 2)
 
 
+def test_a_length_that_no_longer_holds_is_not_passed_on(asking: Place) -> None:
+    whole = _TOKENS + _USAGE + _DONE
+
+    async def script(exchange: Exchange) -> None:
+        head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
+        await exchange.send(head, b"Content-Length: %d\r\n\r\n" % len(whole), whole)
+
+    async def run() -> None:
+        async with engine(asking, script):
+            assert await _ask(asking, _SAID) == _TOKENS + _DONE
+
+    asyncio.run(run())
+
+
 @pytest.mark.parametrize(
     ("change", "path"),
     [

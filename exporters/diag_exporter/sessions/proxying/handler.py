@@ -14,7 +14,6 @@ from time import monotonic
 from aiohttp import ClientConnectorError, ClientError, ClientResponse, ClientSession, hdrs
 from aiohttp.abc import AbstractStreamWriter
 from aiohttp.web import BaseRequest, RequestPayloadError, Response, StreamResponse
-from multidict import CIMultiDict
 from yarl import URL
 
 from diag_exporter.sessions.identity import Identifier
@@ -108,11 +107,11 @@ class Handler:
         sent = upstream.headers
         # A length beside chunks is none (RFC 9112 §6.3), and bytes may be taken out of the answer.
         keep_length = not passage.ask.inject and "Transfer-Encoding" not in sent
-        given = CIMultiDict(headers.returned(sent.items(), sent.getall("Connection", []), keep_length))
+        given = headers.returned(sent.items(), sent.getall("Connection", []), keep_length)
         reply = _Reply(status=upstream.status, reason=upstream.reason, headers=given)
         writer = await reply.prepare(request)
         assert writer is not None
-        if not upstream.content.total_raw_bytes:
+        if not upstream.content.total_bytes and not upstream.content.at_eof():
             # The first token may be long in coming; with it here, both go out in one piece.
             writer.send_headers()
         if not await self._relay(passage, upstream, writer, watch):
@@ -152,17 +151,17 @@ class Handler:
     async def _ask(self, passage: Passage, body: bytes | AsyncIterator[bytes] | None) -> ClientResponse:
         request = passage.request
         url = self._url(request.raw_path)
-        pairs = headers.forwarded(request.headers.items(), request.headers.getall("Connection", []))
-        if pairs is None:
+        sent = headers.forwarded(request.headers.items(), request.headers.getall("Connection", []))
+        if sent is None:
             raise _Refused(400, "a header's value is not UTF-8")
-        sent = CIMultiDict(pairs)
         if passage.watched:
-            sent["X-Request-Id"] = passage.request_id
+            sent = [pair for pair in sent if pair[0].lower() != "x-request-id"]
+            sent.append(("X-Request-Id", passage.request_id))
         if isinstance(body, bytes) and len(body) > _PIECE_BYTES:
-            sent[hdrs.CONTENT_LENGTH] = str(len(body))
+            sent.append((hdrs.CONTENT_LENGTH, str(len(body))))
             body = _pieces(body)
         elif body is not None and not isinstance(body, bytes) and request.content_length is not None:
-            sent[hdrs.CONTENT_LENGTH] = str(request.content_length)
+            sent.append((hdrs.CONTENT_LENGTH, str(request.content_length)))
         try:
             async with asyncio.timeout(self._options.headers_seconds or None):
                 return await self._session.request(

@@ -19,7 +19,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 from diag_exporter.sessions.events import Event, Sink
-from diag_exporter.sessions.identity import Identifier, Key
+from diag_exporter.sessions.feeds.presets import request_hash
+from diag_exporter.sessions.identity import Key
 from diag_exporter.sessions.proxying.options import ProxyError, ProxyOptions, listen_address
 from diag_exporter.sessions.proxying.wire import Inbox
 
@@ -40,7 +41,6 @@ class RunningProxy:
             raise ProxyError("the proxy needs aiohttp: install llm-diag[proxy]")
         self._sink = sink
         self._key = key
-        self._identifier = Identifier(key)
         self._lock = threading.Lock()
         self._counters: Counter[tuple[str, str]] = Counter()
         self._stopping = threading.Event()
@@ -107,7 +107,8 @@ class RunningProxy:
         """A worker's news."""
         self._sink.ended(tenant)
         if event is not None:
-            self._sink.add(event._replace(request=self._identifier.hash(request_id)))
+            # The hash is of this process only, so that feeds can be joined; a worker has another.
+            self._sink.add(event._replace(request=request_hash(request_id)))
 
     def began(self, tenant: str) -> None:
         """A worker's news."""

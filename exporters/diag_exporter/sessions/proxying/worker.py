@@ -8,10 +8,12 @@ It ends when its input ends: a worker never outlives the exporter. SIGTERM to it
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import json
 import logging
 import os
+import resource
 import signal
 import socket
 import ssl
@@ -214,6 +216,7 @@ def main() -> int:
     settings = json.loads(_first_line(sys.stdin.fileno()))
     options = ProxyOptions(**settings["options"])
     key = Key(bytes.fromhex(settings["secret"]), settings["created"])
+    _many_connections()
     try:
         # What start-up made stays; a collection then looks at requests only, and less often.
         gc.collect()
@@ -224,6 +227,13 @@ def main() -> int:
         print(f"the proxy cannot listen on {options.listen}: {error.strerror or error}", file=sys.stderr)
         return 1
     return 0
+
+
+def _many_connections() -> None:
+    """Two descriptors a stream: the usual soft limit of 1024 would end at 500."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _first_line(descriptor: int) -> bytes:
