@@ -58,6 +58,7 @@ class Poller:
         self._reading: Reading | None = None
         self._facts_at = -facts_seconds
         self._up_at = time.monotonic()
+        self._pid: int | None = None
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -124,9 +125,15 @@ class Poller:
         if self.log is not None:
             yield from_log(self.log.facts())
         if self.address.host in _LOOPBACK or self.address.host.startswith("127."):
-            pid = find_listener(self.address.port)
-            if pid is not None:
-                yield process_facts(pid)
+            yield self._process()
+
+    def _process(self) -> Facts:
+        """Looking through all processes is dear: only when the one found last is gone."""
+        facts = process_facts(self._pid) if self._pid is not None else _NOTHING
+        if facts == _NOTHING:
+            self._pid = find_listener(self.address.port)
+            facts = process_facts(self._pid) if self._pid is not None else _NOTHING
+        return facts
 
     def _server_info(self) -> Iterator[Facts]:
         for path in _INFO_PATHS:

@@ -22,6 +22,7 @@ __all__ = ["OTHER", "Limits", "SessionTable", "label_text"]
 OTHER = "other"
 _UNKNOWN = "unknown"
 _BATCH = 256
+_BATCH_SECONDS = 1.0
 _LABEL_CHARS_MAX = 64
 
 
@@ -64,26 +65,32 @@ class SessionTable:
         self.shares = WindowedShares(slots=slots, slot_seconds=self.limits.window_seconds / slots)
         self._others = ModelTally(OTHER)
         self._pending: list[Event] = []
+        self._since = clock()  # when the first of them came
 
     # --- taking in --------------------------------------------------------------------------------
 
     def add(self, event: Event) -> None:
         """Take in one finished request; it is counted with the next few, or when somebody reads."""
+        now = self.clock()
         with self.lock:
-            self._pending.append(event)
-            if len(self._pending) >= _BATCH:
+            if self._pending and (len(self._pending) >= _BATCH or now - self._since > _BATCH_SECONDS):
                 self.settle()
+            if not self._pending:
+                self._since = now
+            self._pending.append(event)
 
     def add_all(self, events: Sequence[Event]) -> None:
         """Take in a batch that arrived at one moment."""
         with self.lock:
+            self.settle()
             self._pending.extend(events)
+            self._since = self.clock()
             self.settle()
 
     def settle(self) -> None:
         """Count what was taken in. Call under the lock, before reading."""
         events, self._pending = self._pending, []
-        now = self.clock()
+        now = self._since
         for name, group in grouped(events, MODEL).items():
             model = self._model(name, group)
             model.count(group)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import stat
+import subprocess
+import sys
 
 import pytest
 
@@ -114,3 +116,26 @@ def test_bad_key_files_are_told_in_one_line(tmp_path) -> None:
         with pytest.raises(IdentityError, match=word) as caught:
             load_key(path)
         assert "\n" not in str(caught.value)
+
+
+_FULL_DISK = """
+import resource, signal, sys
+from pathlib import Path
+from diag_exporter.sessions.identity import IdentityError, load_key
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+try:
+    load_key(Path(sys.argv[1]))
+except IdentityError as error:
+    print(error)
+"""
+
+
+def test_a_disk_that_takes_nothing(tmp_path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _FULL_DISK, str(tmp_path / "key")],
+        env={"PYTHONPATH": os.pathsep.join(sys.path)}, check=True, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.stdout.startswith("cannot use the session key file")
+    assert done.stdout.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []

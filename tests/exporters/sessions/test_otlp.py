@@ -14,6 +14,7 @@ import pytest
 from diag_exporter.sessions.events import Event
 from diag_exporter.sessions.feeds.otlp import NoProtobuf, SpanReader
 from diag_exporter.sessions.feeds.otlp_server import OtlpReceiver, OtlpServer
+from diag_exporter.sessions.feeds.presets import request_hash
 from diag_exporter.sessions.feeds.state import FeedError
 
 ATTRIBUTES = {
@@ -86,6 +87,20 @@ def test_the_session_in_a_request_id_must_be_asked_for(identifier) -> None:
     assert (event.session, event.session_source) == (None, "none")
     ((event, _),) = SpanReader(identifier, session_in_id=True).read_json(body)
     assert (event.session, event.session_source) == (identifier.hash("abc"), "request_id")
+
+
+@pytest.mark.parametrize(
+    ("request_id", "gateway"),
+    [("chatcmpl-x", "x"), ("chatcmpl-x", "chatcmpl-x"), ("chatcmpl-x-01234567", "x"), ("cmpl-x-0", "x"),
+     ("cmpl-x-0-01234567", "x"), ("x-01234567", "x-01234567")],
+)  # fmt: skip
+def test_ids_are_known_again_however_they_are_spelt(
+    reader: SpanReader, request_id: str, gateway: str
+) -> None:
+    body = json.dumps(request({**ATTRIBUTES, "gen_ai.request.id": request_id})).encode()
+    ((event, alias),) = reader.read_json(body)
+    assert request_hash(gateway) in (event.request, alias)
+    assert request_hash("other") not in (event.request, alias)
 
 
 def test_start_up_spans_are_passed_over(reader: SpanReader) -> None:

@@ -188,6 +188,15 @@ def test_in_flight_is_absent_until_somebody_sees_starts(bench) -> None:
     assert bench.page()["llmdiag_tenant_in_flight_requests"][("a",)] == 0
 
 
+def test_no_clock_makes_a_session_old_or_young(bench) -> None:
+    for ts in (1e12, 0.001, 1.7e9, -5.0):
+        bench.add(ts=ts, session=1, prompt_tokens=100, duration_seconds=1.0)
+        bench.clock.now += 2
+    page = bench.page()
+    assert page["llmdiag_active_session_age_seconds"][("m",)].total == 8
+    assert page["llmdiag_active_sessions"][("m",)] == 1
+
+
 def test_sources_are_a_closed_set(bench) -> None:
     for number in range(1000):
         bench.add(session=number, session_source=f"made up {number}")

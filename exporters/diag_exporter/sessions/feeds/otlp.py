@@ -13,13 +13,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from diag_exporter.sessions.events import Event
-from diag_exporter.sessions.feeds.presets import request_hash
+from diag_exporter.sessions.feeds.presets import bare_id, request_hash
 from diag_exporter.sessions.identity import Identifier
 
 __all__ = ["NoProtobuf", "SpanReader", "Spans"]
 
-_KIND_PREFIX = re.compile(r"^(?:chatcmpl|cmpl|resp|embd|pool|score|rerank)-")
 _ENGINE_SUFFIX = re.compile(r"-[0-9a-f]{8}$")
+_PROMPT_SUFFIX = re.compile(r"^(cmpl-.+)-\d+$")
 _TURN_SUFFIX = re.compile(r"^(.+)-\d+$")
 _SESSIONS = ("session.id", "gen_ai.conversation.id")
 
@@ -71,8 +71,10 @@ class SpanReader:
     ) -> tuple[Event, int] | None:
         if "gen_ai.request.id" not in held and "gen_ai.usage.completion_tokens" not in held:
             return None  # a start-up span, or somebody else's
-        name = _KIND_PREFIX.sub("", _text(held.get("gen_ai.request.id")))
-        session, source = self._session(held, name)
+        name = _text(held.get("gen_ai.request.id"))
+        # Engines append eight digits of their own, and to completions the number of the prompt.
+        shorter = _PROMPT_SUFFIX.sub(r"\1", _ENGINE_SUFFIX.sub("", name))
+        session, source = self._session(held, shorter)
         elapsed = (end - start) / 1e9 if 0 < start <= end else None
         duration = _number(held.get("gen_ai.latency.e2e"))
         event = Event(
@@ -89,15 +91,14 @@ class SpanReader:
             instance=_text(resource.get("k8s.pod.name") or resource.get("host.name")),
             request=request_hash(name),
         )
-        shorter = _ENGINE_SUFFIX.sub("", name)
         return event, request_hash(shorter) if shorter != name else 0
 
     def _session(self, held: Mapping[str, object], request_id: str) -> tuple[int | None, str]:
         for key in _SESSIONS:
             if text := _text(held.get(key)):
                 return self._identifier.hash(text), "log"
-        if self._session_in_id and (match := _TURN_SUFFIX.match(_ENGINE_SUFFIX.sub("", request_id))):
-            return self._identifier.hash(match[1]), "request_id"
+        if self._session_in_id and (match := _TURN_SUFFIX.match(request_id)):
+            return self._identifier.hash(bare_id(match[1])), "request_id"
         return None, "none"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 import zlib
 from collections.abc import Callable
@@ -103,6 +104,8 @@ class _Server(ThreadingHTTPServer):
     request_queue_size = 64
 
     def __init__(self, address: tuple[str, int], receiver: OtlpReceiver) -> None:
+        if ":" in address[0]:
+            self.address_family = socket.AF_INET6
         self.receiver = receiver
         self.slots = threading.BoundedSemaphore(_AT_ONCE)
         super().__init__(address, _Handler)

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from diag_exporter.sessions.events import Event, Status
 from diag_exporter.sessions.identity import Identifier
 
-__all__ = ["PLAIN_FIELDS", "PRESETS", "Preset", "Skip", "Unusable", "plain_event", "request_hash"]
+__all__ = ["PLAIN_FIELDS", "PRESETS", "Preset", "Skip", "Unusable", "bare_id", "plain_event", "request_hash"]
 
 PLAIN_FIELDS = (
     "ts", "session", "tenant", "model", "instance", "request_id", "prompt_tokens", "cached_tokens",
@@ -27,6 +27,7 @@ Preset = Callable[[Mapping[str, object], Identifier], Event]
 _TOKENS_MAX = 1 << 40
 _SECONDS_MAX = 1e9
 _NAME_CHARS_MAX = 512
+_KINDS = ("chatcmpl-", "cmpl-", "resp-", "embd-", "pool-", "score-", "rerank-")
 _NOT_INFERENCE = ("/metrics", "/health", "/ping", "/tokenize", "/detokenize", "/v1/models", "/version")
 _OK_WORDS = frozenset(("ok", "success", "succeeded", "stop", "length", "complete", "completed"))
 _ABORT_WORDS = frozenset(("aborted", "abort", "cancelled", "canceled", "client_closed", "disconnected"))
@@ -65,8 +66,15 @@ def plain_event(row: Mapping[str, object], identifier: Identifier) -> Event:
 
 
 def request_hash(request_id: str) -> int:
-    """A number for joining, of this process only (Python salts it); 0 for no id."""
-    return hash(request_id) or 1 if request_id else 0
+    """A number for joining, of this process only (Python salts it); 0 for no id.
+
+    Engines put the kind of request in front of the id they were given; gateways log either."""
+    return hash(bare_id(request_id)) or 1 if request_id else 0
+
+
+def bare_id(request_id: str) -> str:
+    """``request_id`` without its kind."""
+    return request_id.partition("-")[2] if request_id.startswith(_KINDS) else request_id
 
 
 # --- LiteLLM ------------------------------------------------------------------------------------

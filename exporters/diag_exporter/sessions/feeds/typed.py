@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from diag_exporter.sessions.events import Event
+from diag_exporter.sessions.feeds.presets import request_hash
 from diag_exporter.sessions.identity import Identifier
 
 __all__ = ["TypedReader", "typed_reader"]
@@ -56,7 +57,7 @@ def typed_reader(fields: Mapping[str, str]) -> TypedReader | None:
                 state = keyed()
                 state.update(session.encode())
                 who = number(state.digest(), "big"), row[4] or "log"
-            request = hash(request_id) or 1 if request_id else 0
+            request = request_hash(request_id) if request_id else 0
             events.append(make(Event, (*row[:3], *who, *row[5:15], request)))
         return events
 
