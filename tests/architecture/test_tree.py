@@ -13,6 +13,8 @@ import pytest
 CHECKOUT = Path(__file__).resolve().parents[2]
 MODULES = sorted([*(CHECKOUT / "diag").rglob("*.py"), *(CHECKOUT / "exporters").rglob("*.py")])
 LONGEST_FILE = 400
+# The one door to a folder whose parts nobody else imports; it may pass their names on.
+FRONTS = {"exporters/diag_exporter/sessions/proxy.py"}
 
 
 def _tracked() -> list[Path]:
@@ -43,7 +45,8 @@ def _defined(tree: ast.Module) -> set[str]:
             case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
                 names.add(name)
             case ast.Assign(targets=targets):
-                names |= {target.id for target in targets if isinstance(target, ast.Name)}
+                several = [part for one in targets if isinstance(one, ast.Tuple) for part in one.elts]
+                names |= {one.id for one in (*targets, *several) if isinstance(one, ast.Name)}
             case ast.AnnAssign(target=ast.Name(id=name)):
                 names.add(name)
     return {name for name in names if not name.startswith("_")}
@@ -78,12 +81,14 @@ def test_a_room_offers_its_card_and_nothing_else(path: Path) -> None:
 def test_all_names_what_is_public(path: Path) -> None:
     tree = ast.parse(path.read_text("utf-8"))
     exported = _exported(tree)
+    if exported is None and path.name == "__init__.py" and len(tree.body) == 1:
+        return  # a folder that only says what it is
     assert exported is not None, "has no __all__"
     assert len(set(exported)) == len(exported)
     # A command's function is reached through `command`; its name is what the user types.
     if path.parent.name != "cli" and path.name != "cli.py":
         assert _offered(tree) - set(exported) == set()
-    if path.name != "__init__.py":
+    if path.name != "__init__.py" and _name(path) not in FRONTS:
         assert set(exported) <= _defined(tree)
 
 

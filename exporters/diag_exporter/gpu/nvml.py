@@ -37,6 +37,7 @@ __all__ = [
     "Unavailable",
     "Unsupported",
     "decode_fields",
+    "error_name",
     "handle_address",
     "throttle_fields",
 ]

@@ -22,7 +22,7 @@ from diag_exporter.sessions.identity import Identifier, Key, load_key, new_key
 from diag_exporter.sessions.series import FAMILIES, session_rows
 from diag_exporter.sessions.table import Limits, SessionTable
 
-__all__ = ["FEED_FAMILIES", "EngineLogCollector", "Sessions", "Stepper", "log_names"]
+__all__ = ["FEED_FAMILIES", "EngineLogCollector", "Sessions", "Steppable", "Stepper", "log_names"]
 
 _LOG = logging.getLogger("diag_exporter")
 _IDLE_SECONDS = 0.25

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from diag_exporter.families import Collector
-from diag_exporter.gpu.collectors.base import GpuCollector
 from diag_exporter.gpu.collectors.clocks import ClocksCollector
 from diag_exporter.gpu.collectors.ecc import EccCollector
 from diag_exporter.gpu.collectors.identity import IdentityCollector
@@ -16,6 +15,7 @@ from diag_exporter.gpu.collectors.power import PowerCollector
 from diag_exporter.gpu.collectors.processes import ProcessesCollector
 from diag_exporter.gpu.collectors.remap import RemapCollector
 from diag_exporter.gpu.collectors.thermals import ThermalsCollector
+from diag_exporter.gpu.collectors.topic import GpuCollector
 from diag_exporter.gpu.collectors.topology import TopologyCollector
 from diag_exporter.gpu.collectors.usage import UsageCollector
 from diag_exporter.gpu.collectors.xid import XidCollector

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from diag_exporter.families import Rows
-from diag_exporter.gpu.collectors.base import GpuCollector, Table, counter, gauge, scaled
+from diag_exporter.gpu.collectors.topic import GpuCollector, Table, counter, gauge, scaled
 from diag_exporter.gpu.fleet import Fleet, Gpu
 from diag_exporter.gpu.nvml import throttle_fields
 from diag_exporter.gpu.options import GpuOptions

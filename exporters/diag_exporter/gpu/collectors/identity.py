@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from diag_exporter.families import Family, Row, Rows
-from diag_exporter.gpu.collectors.base import GpuCollector, Table, gauge
+from diag_exporter.gpu.collectors.topic import GpuCollector, Table, gauge
 from diag_exporter.gpu.fleet import Gpu
 from diag_exporter.gpu.nvml import NvmlError, RestartNeeded
 from diag_exporter.gpu.readings import Identity

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
-from diag_exporter.gpu.collectors.base import GpuCollector, Table, gauge
+from diag_exporter.gpu.collectors.topic import GpuCollector, Table, gauge
 from diag_exporter.gpu.fleet import Gpu
 from diag_exporter.gpu.nvml import NoAnswer, NotFound, Unsupported
 from diag_exporter.gpu.readings import Mig, MigInstance

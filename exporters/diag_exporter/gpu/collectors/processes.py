@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from diag_exporter.families import Family, Rows
-from diag_exporter.gpu.collectors.base import GpuCollector, Table, gauge
+from diag_exporter.gpu.collectors.topic import GpuCollector, Table, gauge
 from diag_exporter.gpu.fleet import Fleet, Gpu
 from diag_exporter.gpu.options import GpuOptions
 from diag_exporter.gpu.readings import ProcessUse

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from diag_exporter.gpu.collectors.base import GpuCollector, Table, counter, gauge
+from diag_exporter.gpu.collectors.topic import GpuCollector, Table, counter, gauge
 from diag_exporter.gpu.fleet import Gpu
 from diag_exporter.gpu.readings import Remap
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from diag_exporter.families import Family, Rows
-from diag_exporter.gpu.collectors.base import GPU, GpuCollector, gauge
+from diag_exporter.gpu.collectors.topic import GPU, GpuCollector, gauge
 from diag_exporter.gpu.fleet import Fleet, Gpu
 from diag_exporter.gpu.host import Host
 from diag_exporter.gpu.options import GpuOptions

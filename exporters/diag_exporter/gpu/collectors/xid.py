@@ -11,7 +11,7 @@ import contextlib
 from collections.abc import Mapping
 
 from diag_exporter.families import Rows
-from diag_exporter.gpu.collectors.base import GpuCollector, Table, counter, gauge
+from diag_exporter.gpu.collectors.topic import GpuCollector, Table, counter, gauge
 from diag_exporter.gpu.fleet import Fleet, Gpu
 from diag_exporter.gpu.nvml import NoAnswer, NotFound, NvmlError, Unsupported, handle_address
 from diag_exporter.gpu.options import GpuOptions

@@ -31,7 +31,7 @@ from diag_exporter.sessions.proxying.options import ProxyOptions, listen_address
 from diag_exporter.sessions.proxying.passage import Ledger
 from diag_exporter.sessions.proxying.wire import Outbox
 
-__all__ = ["main", "serve"]
+__all__ = ["end_what_hangs", "main", "serve"]
 
 _log = logging.getLogger("diag_exporter.proxy")
 _FLUSH_SECONDS = 0.1
