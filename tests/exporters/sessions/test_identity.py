@@ -108,6 +108,7 @@ def test_bad_key_files_are_told_in_one_line(tmp_path) -> None:
     path.chmod(0o644)
     for spoil, word in (
         (lambda: None, "chmod 600"),
+        (lambda: path.chmod(0o640), "chmod 600"),
         (lambda: (path.chmod(0o600), path.write_text("hello")), "not a session key file"),
         (lambda: path.write_text("12.5 abcd\n"), "not a session key file"),
         (lambda: (path.unlink(), path.mkdir()), "not a plain file"),

@@ -6,7 +6,7 @@ import json
 import sys
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from diag_exporter.sessions.events import Event
@@ -51,6 +51,9 @@ _VALUES = st.one_of(
 
 
 @given(st.fixed_dictionaries({}, optional=dict.fromkeys(PLAIN_FIELDS, _VALUES)), st.floats(1, 1e10))
+@example({"prompt_tokens": (1 << 40) + 1}, 5.0)
+@example({"ttft_seconds": 1e9 + 1, "model": "x" * 513}, 5.0)
+@example({"session": "s", "session_source": None, "tenant": None}, 5.0)
 @settings(max_examples=150, deadline=None)
 def test_the_fast_way_and_the_slow_way_agree(row: dict, ts: float) -> None:
     """Whatever stands in a line, msgspec only decides how long it takes."""

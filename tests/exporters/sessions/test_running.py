@@ -154,6 +154,21 @@ def test_mistakes_are_told_before_anything_runs(tmp_path: Path) -> None:
         open_sessions(SessionOptions(key_file=Path("/proc/nothing/key")))
 
 
+def test_a_key_that_grew_old_is_renewed_while_running(tmp_path: Path) -> None:
+    sessions = open_sessions(SessionOptions(key_file=tmp_path / "key"))
+    before, hashed = sessions.key, sessions.identifier.hash("s")
+    (tmp_path / "key").write_text(f"1.0 {before.secret.hex()}\n")
+    sessions.renew_key()
+    assert sessions.key == before  # looked at once an hour only
+    sessions._key_checked -= 3601
+    sessions.renew_key()
+    assert sessions.key.secret != before.secret
+    assert sessions.identifier.hash("s") != hashed
+    (row,) = sessions.collectors()[1].collect(0.0)["llmdiag_session_key_created_timestamp_seconds"]
+    assert row.value == pytest.approx(time.time(), abs=60)
+    sessions.close()
+
+
 def test_one_feed_that_breaks_ends_no_other(caplog) -> None:
     class Feed:
         def __init__(self, broken: bool) -> None:
