@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ import pytest
 from diag_exporter.sessions.events import Event
 from diag_exporter.sessions.identity import new_key
 from diag_exporter.sessions.proxy import ProxyCollector, ProxyError, ProxyOptions, start_proxy
+from diag_exporter.sessions.proxying import parent
 from diag_exporter.sessions.proxying.wire import Inbox, Outbox
 from tests.exporters.proxy.loopback import (
     END,
@@ -134,6 +136,18 @@ def test_a_setting_that_cannot_work_is_told_at_once(options: dict[str, object], 
     assert said in str(caught.value)
     assert "pw" not in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_without_aiohttp_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> str:
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr(parent, "version", missing)
+    with pytest.raises(ProxyError, match=r"^the proxy needs aiohttp: install llm-diag\[proxy\]$"):
+        start_proxy(ProxyOptions("http://x", ":0"), Collected(), new_key())
+    monkeypatch.setattr(parent, "version", lambda _: "3.9.5")
+    with pytest.raises(ProxyError, match=r"^the proxy needs aiohttp 3\.12 or newer, here is 3\.9\.5$"):
+        start_proxy(ProxyOptions("http://x", ":0"), Collected(), new_key())
 
 
 def test_a_worker_that_dies_is_started_again(started: Callable[..., Place]) -> None:

@@ -5,7 +5,6 @@ Processes, not threads: an answer on its way must not wait for a page that is be
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import logging
 import os
@@ -16,6 +15,7 @@ import threading
 import time
 from collections import Counter
 from dataclasses import asdict
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from diag_exporter.sessions.events import Event, Sink
@@ -29,6 +29,8 @@ __all__ = ["RunningProxy"]
 _log = logging.getLogger("diag_exporter.proxy")
 _READY_SECONDS = 15.0
 _RESTART_SECONDS = 1.0
+# Before, a stream's headers cannot be sent apart from its first piece.
+_AIOHTTP = (3, 12)
 _PACKAGE_ROOT = str(Path(__file__).resolve().parents[3])
 
 
@@ -37,8 +39,7 @@ class RunningProxy:
 
     def __init__(self, options: ProxyOptions, sink: Sink, key: Key) -> None:
         self.options = options.checked()
-        if importlib.util.find_spec("aiohttp") is None:
-            raise ProxyError("the proxy needs aiohttp: install llm-diag[proxy]")
+        _check_aiohttp()
         self._sink = sink
         self._key = key
         self._lock = threading.Lock()
@@ -152,11 +153,11 @@ class _Worker:
         while not self._proxy.stopping.is_set():
             code = self._once()
             self.ready.set()
-            if self._proxy.stopping.is_set():
+            # A supervisor may end parent and workers at once: then this one is not missed.
+            if self._proxy.stopping.wait(_RESTART_SECONDS):
                 return
             self._proxy.count("worker_restarts", "", 1)
             _log.error("proxy worker %d ended with %s; it is started again", self._number, code)
-            self._proxy.stopping.wait(_RESTART_SECONDS)
 
     def _once(self) -> int | None:
         process = self._started()
@@ -193,6 +194,16 @@ class _Worker:
             except BrokenPipeError:
                 pass
         return process
+
+
+def _check_aiohttp() -> None:
+    """Not imported here: only workers need it, and it takes as long as all the rest."""
+    try:
+        found = version("aiohttp")
+    except PackageNotFoundError:
+        raise ProxyError("the proxy needs aiohttp: install llm-diag[proxy]") from None
+    if tuple(int(part) for part in found.split(".")[:2]) < _AIOHTTP:
+        raise ProxyError(f"the proxy needs aiohttp {_AIOHTTP[0]}.{_AIOHTTP[1]} or newer, here is {found}")
 
 
 def _reserve(listen: str) -> socket.socket:
