@@ -183,6 +183,7 @@ def test_samples_are_asked_for_since_the_last_one(machine: Machine):
     assert machine.series("gpu_process_sm_ratio")[labels] == 0.8
     machine.run(after=15)  # nothing new: it used nothing since
     assert machine.series("gpu_process_sm_ratio")[labels] == 0
+    assert machine.series("nvml_errors_total") == {}  # and that is no failure of the driver
 
 
 @pytest.mark.parametrize(("cpus", "match", "ratio"), [("0-7", 1, 1), ("8-15", 0, 0), ("0-15", None, 0.5)])
