@@ -42,6 +42,9 @@ __all__ = [
     "throttle_fields",
 ]
 
+_NO_DRIVER = ": is the NVIDIA driver installed, and visible in this container?"
+_ADVICE = {9: _NO_DRIVER, 12: _NO_DRIVER, 18: ": the driver's library will be loaded anew"}
+
 
 class NvmlError(Exception):
     """A call that gave no value: ``code`` as in nvml.h, ``call`` the function."""
@@ -49,7 +52,8 @@ class NvmlError(Exception):
     def __init__(self, call: str, code: int) -> None:
         self.call = call
         self.code = code
-        super().__init__(f"{call}: {error_name(code).replace('_', ' ')} (NVML code {code})")
+        advice = _ADVICE.get(code, "")
+        super().__init__(f"{call}: {error_name(code).replace('_', ' ')} (NVML code {code}){advice}")
 
 
 class Unsupported(NvmlError):
