@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
@@ -38,12 +38,24 @@ from tests.exporters.proxy.loopback import (
 _SECRET = "Correct-Horse-Battery-Staple"
 _MESSAGES = [{"role": "user", "content": _SECRET}]
 _ASK = json.dumps({"model": "m", "stream": True, "user": "ann@example.org", "messages": _MESSAGES}).encode()
+Alone = Callable[..., subprocess.Popen[bytes]]
 _ALONE = "from diag_exporter.sessions.proxy import proxy; import typer; typer.run(proxy)"
 
 
-def _alone(*arguments: str) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-c", _ALONE, *arguments]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+@pytest.fixture
+def alone() -> Iterator[Alone]:
+    """``alone(*arguments)`` runs the command; a test that fails leaves none behind."""
+    children: list[subprocess.Popen[bytes]] = []
+
+    def run(*arguments: str) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-c", _ALONE, *arguments]
+        children.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE))
+        return children[-1]
+
+    yield run
+    for child in children:
+        child.kill()
+        child.communicate()
 
 
 def _port_told(child: subprocess.Popen[bytes]) -> int:
@@ -53,29 +65,35 @@ def _port_told(child: subprocess.Popen[bytes]) -> int:
     return int(line.split(" ")[1].rpartition(":")[2])
 
 
-def test_alone_it_writes_records_and_nothing_of_the_text(place: Place, tmp_path: Path) -> None:
+_TELLING = (
+    post(_ASK, headers=("X-Session-Id: s", "x-tenant-id: team")),
+    post(b"{" + _SECRET.encode()),
+    post(_ASK, path="/v1/completions?die"),
+    post(_ASK, headers=(f"X-Bad\x00{_SECRET}: {_SECRET}",)),
+    post(_ASK, headers=(f"Authorization: Bearer {_SECRET}", "Content-Length: 1")),
+)
+
+
+async def _speak_or_die(exchange: Exchange) -> None:
+    if b"die" in exchange.head:
+        exchange.writer.close()
+    else:
+        await exchange.send(STREAM_HEAD, chunk(token(_SECRET)), chunk(b"data: [DONE]\n\n"), END)
+
+
+def test_alone_it_writes_records_and_nothing_of_the_text(
+    place: Place, alone: Alone, tmp_path: Path
+) -> None:
     """Also when the body is broken, the engine dies, the header is malformed."""
     records = tmp_path / "records.jsonl"
-    child = _alone(
+    child = alone(
         "--upstream", f"http://127.0.0.1:{place.engine_port}", "--listen", ":0", "--records", str(records)
     )
     here = Place(place.proxy, _port_told(child), place.engine_port, place.told)
 
-    async def script(exchange: Exchange) -> None:
-        if b"die" in exchange.head:
-            exchange.writer.close()
-            return
-        await exchange.send(STREAM_HEAD, chunk(token(_SECRET)), chunk(b"data: [DONE]\n\n"), END)
-
     async def run() -> None:
-        async with engine(here, script):
-            for request in (
-                post(_ASK, headers=("X-Session-Id: s", "x-tenant-id: team")),
-                post(b"{" + _SECRET.encode()),
-                post(_ASK, path="/v1/completions?die"),
-                post(_ASK, headers=(f"X-Bad\x00{_SECRET}: {_SECRET}",)),
-                post(_ASK, headers=(f"Authorization: Bearer {_SECRET}", "Content-Length: 1")),
-            ):
+        async with engine(here, _speak_or_die):
+            for request in _TELLING:
                 client = await Client.connect(here)
                 await client.send(request)
                 await asyncio.wait_for(client.answer(), 3)
@@ -101,14 +119,14 @@ def test_alone_it_writes_records_and_nothing_of_the_text(place: Place, tmp_path:
     assert "prompt_tokens" not in first
 
 
-def test_a_taken_port_is_told_in_a_line(place: Place) -> None:
+def test_a_taken_port_is_told_in_a_line(place: Place, alone: Alone) -> None:
     """Even by another proxy, which would otherwise share it without a word."""
     options = ProxyOptions("http://127.0.0.1:1", f"127.0.0.1:{place.port}")
     with pytest.raises(ProxyError, match=f":{place.port}: Address already in use$"):
         start_proxy(options, Collected(), new_key())
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        child = _alone("--upstream", "http://127.0.0.1:1", "--listen", f"127.0.0.1:{port}")
+        child = alone("--upstream", "http://127.0.0.1:1", "--listen", f"127.0.0.1:{port}")
         _, said = child.communicate(timeout=10)
         assert said.decode().strip() == (
             f"diag-exporter: the proxy cannot listen on 127.0.0.1:{port}: Address already in use"
@@ -180,8 +198,8 @@ def test_a_worker_that_dies_is_started_again(started: Callable[..., Place]) -> N
     assert rows["llmdiag_proxy_workers"][0].value == 1
 
 
-def test_a_worker_does_not_outlive_its_exporter(place: Place) -> None:
-    child = _alone("--upstream", "http://127.0.0.1:1", "--listen", ":0")
+def test_a_worker_does_not_outlive_its_exporter(place: Place, alone: Alone) -> None:
+    child = alone("--upstream", "http://127.0.0.1:1", "--listen", ":0")
     port = _port_told(child)
     child.kill()
     child.wait()
