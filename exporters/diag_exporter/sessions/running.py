@@ -136,6 +136,7 @@ class Sessions:
             JsonLog(
                 path, self.joiner or self.table, self.identifier,
                 preset=options.preset, fields=dict(options.fields), from_start=options.from_start,
+                with_ids=both,
             )
             for path in options.logs
         ]  # fmt: skip

@@ -10,7 +10,7 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import repeat
-from operator import itemgetter
+from operator import add, itemgetter
 from typing import Any
 
 from diag_exporter.sessions.buckets import LENGTH_BINS, LENGTH_LIMITS, SECONDS_BOUNDS, TOKEN_BOUNDS, Buckets
@@ -30,7 +30,6 @@ MODEL, TENANT, SOURCE = _field("model"), _field("tenant"), _field("session_sourc
 _PROMPT, _OUTPUT, _DURATION = _field("prompt_tokens"), _field("output_tokens"), _field("duration_seconds")
 _STATUS, _CACHED = _field("status"), _field("cached_tokens")
 _TTFT, _QUEUE = _field("ttft_seconds"), _field("queue_seconds")
-_FIRST = itemgetter(0)
 
 
 @dataclass(slots=True)
@@ -96,16 +95,16 @@ class ModelTally:
         self._count_latencies(events)
         self.output_tokens += sum(filter(None, map(_OUTPUT, events)))
         sized = [event for event in events if event[5] is not None]
-        if not sized:
-            return
-        prompts = list(map(_PROMPT, sized))
+        prompts: list[int] = list(map(_PROMPT, sized))
         self.prompt_tokens += sum(prompts)
-        self.context.observe_all(
-            [prompt + (held or 0) for prompt, held in zip(prompts, map(_OUTPUT, sized), strict=True)]
-        )
-        cached = [pair for pair in zip(prompts, map(_CACHED, sized), strict=True) if pair[1] is not None]
-        self.cached_prompt += sum(map(_FIRST, cached))
-        self.cached += sum(map(min, cached))
+        answers = [answer or 0 for answer in map(_OUTPUT, sized)]
+        self.context.observe_all(list(map(add, prompts, answers)))
+        cached: list[Any] = list(map(_CACHED, sized))
+        if None in cached:
+            pairs = [pair for pair in zip(prompts, cached, strict=True) if pair[1] is not None]
+            prompts, cached = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+        self.cached_prompt += sum(prompts)
+        self.cached += sum(map(min, prompts, cached))
 
     def _count_latencies(self, events: list[Event]) -> None:
         lengths = [_LENGTHLESS if prompt is None else prompt for prompt in map(_PROMPT, events)]

@@ -42,39 +42,42 @@ class LineDecoder:
 
     ``preset``: how the log spells a request (None: the plain shape). ``fields``: plain field -> path in
     the line (``{"prompt_tokens": "usage.prompt_tokens"}``), for logs that no preset knows.
+    ``with_ids``: whether request ids are wanted (a joiner waits for them).
     """
 
     def __init__(
-        self, identifier: Identifier, preset: Preset | None = None, *, fields: Mapping[str, str] | None = None
+        self,
+        identifier: Identifier,
+        preset: Preset | None = None,
+        *,
+        fields: Mapping[str, str] | None = None,
+        with_ids: bool = True,
     ) -> None:
         self._identifier = identifier
         self._preset = None if preset is plain_event else preset
         self._fields = dict(fields or {})
         nested = any("." in path for path in self._fields.values())
-        self._typed = None if self._preset is not None or nested else typed_reader(self._fields)
+        self._typed = (
+            None if self._preset is not None or nested else typed_reader(self._fields, with_ids=with_ids)
+        )
 
     def events(self, lines: Sequence[bytes]) -> tuple[list[Event], int, int]:
         """Events on ``lines``, and how many were fine but no inference request, and unusable."""
-        found = self._typed(lines, self._identifier) if self._typed is not None else [None] * len(lines)
-        events: list[Event] = []
+        events, unread = self._typed(lines, self._identifier) if self._typed else ([], lines)
         skipped = unusable = 0
-        for line, event in zip(lines, found, strict=True):
-            if event is None:
-                try:
-                    event = self._slow(line)
-                except Skip:
-                    skipped += 1
-                    continue
-                except Unusable:
-                    unusable += 1
-                    continue
-            events.append(event)
+        for line in unread:
+            try:
+                events.append(self._slow(line))
+            except Skip:
+                skipped += 1
+            except Unusable:
+                unusable += 1
         return events, skipped, unusable
 
     def event(self, line: bytes) -> Event | None:
         """The event on one line; None when it is no inference request. Raises ``Unusable``."""
-        if self._typed is not None and (event := self._typed((line,), self._identifier)[0]) is not None:
-            return event
+        if self._typed is not None and (found := self._typed((line,), self._identifier)[0]):
+            return found[0]
         try:
             return self._slow(line)
         except Skip:

@@ -49,6 +49,7 @@ class JsonLog:
         preset: str = "plain",
         fields: dict[str, str] | None = None,
         from_start: bool = False,
+        with_ids: bool = True,
     ) -> None:
         if preset not in PRESETS:
             raise FeedError(f"{preset!r} is no log preset; there are {', '.join(PRESETS)}")
@@ -56,7 +57,7 @@ class JsonLog:
             raise FeedError(f"a field map goes with plain lines, not with preset {preset}")
         self.state = FeedState(_NAME.sub("_", path.name), "json_log")
         self._sink = sink
-        self._decoder = LineDecoder(identifier, PRESETS[preset], fields=fields)
+        self._decoder = LineDecoder(identifier, PRESETS[preset], fields=fields, with_ids=with_ids)
         self._follower = Follower(path, from_start=from_start)
 
     def step(self) -> bool:

@@ -14,12 +14,13 @@ from diag_exporter.sessions.identity import Identifier
 
 __all__ = ["TypedReader", "typed_reader"]
 
-TypedReader = Callable[[Sequence[bytes], Identifier], list[Event | None]]
-"""Events of lines; None for a line of another shape, which the slow way may still read."""
+TypedReader = Callable[[Sequence[bytes], Identifier], tuple[list[Event], list[bytes]]]
+"""Events of lines, and the lines of another shape, which the slow way may still read."""
 
 
-def typed_reader(fields: Mapping[str, str]) -> TypedReader | None:
-    """``fields``: plain field -> its name in the line. None where msgspec is not installed."""
+def typed_reader(fields: Mapping[str, str], *, with_ids: bool = True) -> TypedReader | None:
+    """``fields``: plain field -> its name in the line. ``with_ids``: request ids are wanted, for joining.
+    None where msgspec is not installed."""
     try:
         import msgspec
     except ImportError:
@@ -28,7 +29,7 @@ def typed_reader(fields: Mapping[str, str]) -> TypedReader | None:
     text = Annotated[str, msgspec.Meta(max_length=512)]
     seconds = Annotated[float, msgspec.Meta(ge=0, le=1e9)] | None
     count = Annotated[int, msgspec.Meta(ge=0, le=1 << 40)] | None
-    # In the order of ``Event``, so that most of a line's values can be handed on as one slice.
+    # In the order of ``Event``.
     shape: list[Any] = [
         ("ts", Annotated[float, msgspec.Meta(gt=0, le=1e11)]), ("model", text, ""), ("tenant", text, ""),
         ("session", text, ""), ("session_source", text, ""), ("prompt_tokens", count, None),
@@ -42,23 +43,30 @@ def typed_reader(fields: Mapping[str, str]) -> TypedReader | None:
     refused = (msgspec.MsgspecError, UnicodeError, RecursionError)
     make = tuple.__new__
 
-    def read(lines: Sequence[bytes], identifier: Identifier) -> list[Event | None]:
+    def read(lines: Sequence[bytes], identifier: Identifier) -> tuple[list[Event], list[bytes]]:
         keyed, number = identifier.keyed.copy, int.from_bytes
-        events: list[Event | None] = []
+        events: list[Event] = []
+        unfit: list[bytes] = []
+        key: int | None
         for line in lines:
             try:
                 row = values(decode(line))
             except refused:
-                events.append(None)
+                unfit.append(line)
                 continue
-            session, request_id = row[3], row[15]
-            who: tuple[int | None, str] = (None, "none")
+            (ts, model, tenant, session, source, prompt, cached, output, ttft, queue, duration, status, after,
+             instance, repeated, request_id) = row  # fmt: skip
             if session:  # ``Identifier.hash``, written out: a call less a line
                 state = keyed()
                 state.update(session.encode())
-                who = number(state.digest(), "big"), row[4] or "log"
-            request = request_hash(request_id) if request_id else 0
-            events.append(make(Event, (*row[:3], *who, *row[5:15], request)))
-        return events
+                key, source = number(state.digest(), "big"), source or "log"
+            else:
+                key, source = None, "none"
+            request = request_hash(request_id) if with_ids and request_id else 0
+            events.append(
+                make(Event, (ts, model, tenant, key, source, prompt, cached, output, ttft, queue, duration,
+                             status, after, instance, repeated, request))
+            )  # fmt: skip
+        return events, unfit
 
     return read
