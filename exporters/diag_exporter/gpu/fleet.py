@@ -45,6 +45,7 @@ class Gpu:
         self.index = index
         self.handle = handle
         self.uuid = uuid
+        self.labels = (uuid, str(index))  # values of uuid and gpu, which every series of a GPU carries
         self.name = name
         self.bus = bus
         self.state = "up"  # or lost, reset_required
@@ -52,11 +53,6 @@ class Gpu:
         self._refused: dict[tuple[Any, ...], float] = {}
         self._kept: dict[str, tuple[float, Any]] = {}
         self._fields: dict[Group, tuple[float, dict[int, float]]] = {}
-
-    @property
-    def labels(self) -> tuple[str, str]:
-        """Values of ``uuid`` and ``gpu``, which every series of a GPU carries."""
-        return self.uuid, str(self.index)
 
     def ask(self, function: str, *arguments: Any) -> Any:
         """The answer of one call on this GPU, or None: unsupported (not asked again for a while), nothing
@@ -111,6 +107,7 @@ class Gpu:
             self._refused.clear()
             self._kept.clear()
         self.index, self.handle, self.state = index, handle, "up"
+        self.labels = (self.uuid, str(index))
         self._fields.clear()
 
     def forget(self) -> None:

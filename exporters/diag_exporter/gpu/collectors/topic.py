@@ -15,6 +15,7 @@ GPU = ("uuid", "gpu")
 """Labels of every series about a GPU. Whatever else is known of it stands in ``llmdiag_gpu_info``."""
 
 _R = TypeVar("_R")
+_PREFIX = "llmdiag_"
 
 
 def gauge(name: str, text: str, source: str, absence: str, *more: str, default: bool = True) -> Family:
@@ -36,20 +37,24 @@ class Table:
     """Rows in the making. What is None or no number gets no row, nor does a counter below zero."""
 
     def __init__(self, families: tuple[Family, ...], *, detail: bool) -> None:
-        self._kinds = {one.name: one.kind for one in families if one.default or detail}
-        self._rows: dict[str, list[Row]] = {name: [] for name in self._kinds}
+        # By name without prefix: whether it is a counter, and its rows.
+        self._rows: dict[str, tuple[bool, list[Row]]] = {
+            one.name.removeprefix(_PREFIX): (one.kind == "counter", [])
+            for one in families
+            if one.default or detail
+        }
 
     def put(self, name: str, value: float | None, *labels: str) -> None:
         """One series; ``name`` without the prefix ``llmdiag_``."""
-        name = f"llmdiag_{name}"
-        kind = self._kinds.get(name)
-        if value is None or kind is None or not math.isfinite(value) or (kind == "counter" and value < 0):
+        if value is None or not math.isfinite(value):
             return
-        self._rows[name].append(Row(labels, float(value)))
+        entry = self._rows.get(name)
+        if entry is not None and not (entry[0] and value < 0):
+            entry[1].append(Row(labels, float(value)))
 
     def rows(self) -> Rows:
         """All rows by family, families without any left out."""
-        return {name: rows for name, rows in self._rows.items() if rows}
+        return {_PREFIX + name: rows for name, (_, rows) in self._rows.items() if rows}
 
 
 class GpuCollector(Generic[_R]):
