@@ -8,7 +8,7 @@ import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
 
-from bench import exporter
+from bench import exporter, proxy, sessions
 from bench.measuring import Cost, cost_of, diag
 from bench.store import PULL_EVERYTHING, filled, victoria_metrics
 from bench.windows import long_lines, write_bundle
@@ -68,6 +68,8 @@ def main() -> None:
         _bundle(Path(name))
         _store(Path(name))
     exporter.main()
+    sessions.main()
+    proxy.main()
 
 
 if __name__ == "__main__":
