@@ -68,6 +68,7 @@ class Stepper:
     def __init__(self, feeds: Sequence[Steppable], *, idle_seconds: float = _IDLE_SECONDS) -> None:
         self._feeds = feeds
         self._idle = idle_seconds
+        self._told = [""] * len(feeds)
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
@@ -90,8 +91,11 @@ class Stepper:
     def _run(self) -> None:
         while not self._stopping.is_set():
             busy = False
-            for feed in self._feeds:
+            for position, feed in enumerate(self._feeds):
                 busy |= _stepped(feed)
+                if feed.state.error != self._told[position]:
+                    self._told[position] = feed.state.error
+                    _LOG.warning("%s: %s", feed.state.name, feed.state.error or "can be read again")
             if not busy:
                 self._stopping.wait(self._idle)
 
@@ -101,10 +105,7 @@ def _stepped(feed: Steppable) -> bool:
         return feed.step()
     except Exception as error:  # one bad file must not end the others
         # Its kind only: the message may quote what was in the file.
-        problem = f"unexpected {type(error).__name__}"
-        if feed.state.error != problem:
-            _LOG.error("following %s: %s", feed.state.name, problem)
-        feed.state.error = problem
+        feed.state.error = f"unexpected {type(error).__name__}"
         return False
 
 

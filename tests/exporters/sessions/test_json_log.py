@@ -200,6 +200,20 @@ def test_a_feed_counts_what_it_could_not_use(tmp_path, identifier, basket) -> No
     log.close()
 
 
+def test_a_wrong_preset_is_hinted_at_once(tmp_path, identifier, basket, caplog) -> None:
+    path = tmp_path / "gw.log"
+    path.touch()
+    log = JsonLog(path, basket, identifier, preset="nginx")
+    for _ in range(3):
+        with path.open("w") as file:
+            file.write('{"request_method": "POST", "secret": 1}\n' * 30)
+        log.step()
+    assert [record.getMessage() for record in caplog.records] == [
+        "gw.log: no line can be used; does --preset fit?"
+    ]
+    log.close()
+
+
 def test_unknown_presets_are_told(tmp_path, identifier, basket) -> None:
     with pytest.raises(FeedError, match="plain, litellm, nginx"):
         JsonLog(tmp_path / "x", basket, identifier, preset="apache")

@@ -154,6 +154,19 @@ def test_mistakes_are_told_before_anything_runs(tmp_path: Path) -> None:
         open_sessions(SessionOptions(key_file=Path("/proc/nothing/key")))
 
 
+def test_a_file_that_is_missing_is_said_once_and_when_it_comes(tmp_path: Path, caplog) -> None:
+    path = tmp_path / "late.log"
+    sessions = open_sessions(SessionOptions((path,)))
+    with caplog.at_level(logging.WARNING):
+        sessions.start()
+        eventually(lambda: caplog.records)
+        path.touch()
+        eventually(lambda: len(caplog.records) > 1)
+    sessions.close()
+    said = [record.getMessage() for record in caplog.records]
+    assert said == ["late.log: no such file or directory", "late.log: can be read again"]
+
+
 def test_a_key_that_grew_old_is_renewed_while_running(tmp_path: Path) -> None:
     sessions = open_sessions(SessionOptions(key_file=tmp_path / "key"))
     before, hashed = sessions.key, sessions.identifier.hash("s")
@@ -186,7 +199,7 @@ def test_one_feed_that_breaks_ends_no_other(caplog) -> None:
 
     feeds = [Feed(True), Feed(False)]
     stepper = Stepper(feeds, idle_seconds=0.01)
-    with caplog.at_level(logging.ERROR):
+    with caplog.at_level(logging.WARNING):
         stepper.start()
         eventually(lambda: feeds[1].steps > 3)
     stepper.close()

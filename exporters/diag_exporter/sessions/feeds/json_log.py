@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,6 +17,8 @@ from diag_exporter.sessions.identity import Identifier
 
 __all__ = ["BatchSink", "JsonLog", "parse_fields"]
 
+_LOG = logging.getLogger("diag_exporter")
+_HINT_LINES = 20
 _NAME = re.compile(r"[^\w.:-]+")
 
 
@@ -78,8 +81,11 @@ class JsonLog:
 
     def _take(self, lines: list[bytes]) -> None:
         events, skipped, unusable = self._decoder.events(lines)
+        before = self.state.unusable
         self.state.skipped += skipped
         self.state.unusable += unusable
+        if not events and not self.state.events and before < _HINT_LINES <= self.state.unusable:
+            _LOG.warning("%s: no line can be used; does --preset fit?", self.state.name)
         if events:
             self.state.events += len(events)
             self.state.last_event = events[-1].ts
