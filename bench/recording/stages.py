@@ -36,6 +36,7 @@ class Stage:
     node_exporter: Path | None
     output: Path
     seed: int
+    remark: str = ""
     _work: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="recording-")))
     _engines: list[Engine] = field(default_factory=list)
 
@@ -148,6 +149,7 @@ class Stage:
             f"{before:.0f} cpu-s of the {scenario.healthy_seconds} s before the onset and {after:.0f} of the "
             f"{scenario.incident_seconds} s after it. Requests without status were still open at the end; "
             f"{refused} were not sent because of the recorder's own bounds. ts is the send time."
+            f"{self.remark and ' '}{self.remark}"
         )
 
 
