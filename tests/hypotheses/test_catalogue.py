@@ -51,13 +51,7 @@ def test_the_catalogue_holds_every_card_and_the_core_has_one() -> None:
     assert len(IDS) == len(set(IDS))
 
 
-# A defect: the row `queue` of sequence_limit is never spoken.
-UNSPOKEN = pytest.mark.xfail(reason="sequence_limit has a weight for a cue it never yields", strict=True)
-
-
-@pytest.mark.parametrize(
-    "id", [pytest.param(i, marks=UNSPOKEN if i == "sequence_limit" else ()) for i in IDS]
-)
+@pytest.mark.parametrize("id", IDS)
 def test_each_cue_has_a_weight_and_each_weight_a_cue(id: str) -> None:
     assert cues_of(id) == set(WEIGHTS[id])
 

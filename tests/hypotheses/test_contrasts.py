@@ -214,7 +214,6 @@ def scrapes_fail_while_clients_are_served(w: World) -> None:
     w.values("target_up", np.where(during, 0.0, 1.0))
 
 
-@pytest.mark.xfail(reason="telemetry_fault ignores `up` 0 and ended series: ruled out", strict=True)
 def test_failing_scrapes_are_a_fault_of_telemetry(play: Play) -> None:
     played = play(scrapes_fail_while_clients_are_served)
     assert played.of("telemetry_fault").state is not State.RULED_OUT
@@ -231,7 +230,6 @@ def another_engine_restarts(w: World) -> None:
     w.values("engine_start_time_seconds", np.where(late, w.onset + 20, w.window.start - 9000), "e1")
 
 
-@pytest.mark.xfail(reason="engine_restart counts restarts of engines that are not slow", strict=True)
 def test_the_restart_of_an_engine_that_is_not_slow_convicts_nobody(play: Play) -> None:
     played = play(another_engine_restarts)
     assert played.view.affected == ("e0",)
@@ -243,7 +241,6 @@ def running_falls_silent(w: World) -> None:
     w.values("running_requests", np.where(during, np.nan, 4.0))
 
 
-@pytest.mark.xfail(reason="sequence_limit rules itself out although `running` is not known", strict=True)
 def test_a_ceiling_that_nobody_saw_is_not_ruled_out(play: Play) -> None:
     assert play(running_falls_silent).of("sequence_limit").state is not State.RULED_OUT
 
@@ -256,7 +253,6 @@ def a_burst_of_new_sessions_that_give_up(w: World) -> None:
             row.update(status="aborted", duration_seconds=1.0, ttft_seconds=None)
 
 
-@pytest.mark.xfail(reason="load_burst takes new sessions for retries wherever clients leave", strict=True)
 def test_clients_that_leave_a_burst_are_its_consequence(play: Play) -> None:
     played = play(a_burst_of_new_sessions_that_give_up)
     assert played.view.workload is not None
