@@ -12,10 +12,10 @@ import numpy as np
 
 from diag.detectors.changes import Change, Outage, changes_of, outages_of
 from diag.detectors.findings import Spans, fleet_series, judge_series, weight_signal
-from diag.detectors.requests import Requests
 from diag.detectors.symptoms import Episode
 from diag.detectors.workload import Workload, workload_of
 from diag.model import Case, Finding, Floats, Series, Window
+from diag.records.cohorts import Requests
 from diag.signals import SIGNALS
 
 __all__ = ["Phases", "Pin", "View", "view_of"]

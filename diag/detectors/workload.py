@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from diag.detectors.findings import judge_values, onset_of
-from diag.detectors.requests import Codes, Flags, Requests, bins
 from diag.detectors.symptoms import Course
 from diag.model import Finding, Floats, Window
+from diag.records.cohorts import Codes, Flags, Requests, bins
 from diag.signals import SIGNALS
 
 __all__ = ["Growth", "Workload", "growth_of", "request_courses", "workload_of"]
