@@ -19,11 +19,13 @@ from diag.detectors.findings import weight_signal
 from diag.model import Case, Floats, Symptom, Window
 from diag.stats.changepoint import change_points, exceedance_onset, long_run_variance
 from diag.stats.robust import mad_sigma
+from diag.stats.shift import block_means
 
 __all__ = ["Course", "Episode", "Limit", "begins_bad", "find_episode", "metric_courses", "symptom_of"]
 
 _REFERENCE_SHARE = 0.25  # of the window, taken as quiet until an onset is found
 _SIGMAS = 3.0
+_STEP_POINTS = 96  # enough to place an early step; change points cost their square
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,20 +173,26 @@ def _reference(
 
 def _early_step(values: Floats, limit: Limit, overlap: int) -> int | None:
     """Where the level first steps up by the limit's ratio, so that an incident that began early in the
-    window does not pass for its quiet level. The noise is that of the lowest quarter."""
-    logs = np.log(np.maximum(values, 1e-3 * max(float(np.max(values)), 1e-9)))
+    window does not pass for its quiet level. The noise is that of the lowest quarter.
+
+    Only the first half can hold such a step; long courses are looked at in blocks of points."""
+    half = values[: max(len(values) // 2, 16)]
+    block = -(-len(half) // _STEP_POINTS)
+    means = block_means(half, block) if block > 1 else half
+    logs = np.log(np.maximum(means, 1e-3 * max(float(np.max(values)), 1e-9)))
     quarter = max(8, len(logs) // 4)
-    if len(logs) < 2 * quarter:
+    if len(logs) < 2 * quarter or float(np.ptp(logs)) <= np.log(limit.ratio):
         return None
     starts = np.arange(0, len(logs) - quarter + 1, max(1, quarter // 4))
     quietest = min(starts, key=lambda s: float(np.mean(logs[s : s + quarter])))
     variance = long_run_variance(logs[quietest : quietest + quarter])
     # A level needs points that do not all share their samples.
-    steps = [0, *change_points(logs, variance, min_size=max(8, 2 * overlap)), len(logs)]
+    least = max(8, -(-2 * overlap // block))
+    steps = [0, *change_points(logs, variance, min_size=least), len(logs)]
     levels = [float(np.mean(logs[i:j])) for i, j in pairwise(steps)]
     for at, before, after in zip(steps[1:], levels, levels[1:], strict=False):
         if after - before > np.log(limit.ratio):
-            return at
+            return at * block
     return None
 
 
