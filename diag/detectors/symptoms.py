@@ -25,6 +25,7 @@ __all__ = ["Course", "Episode", "Limit", "begins_bad", "find_episode", "metric_c
 
 _REFERENCE_SHARE = 0.25  # of the window, taken as quiet until an onset is found
 _SIGMAS = 3.0
+_SUSTAINED = 0.7  # of the points of an incident that does not come and go
 _STEP_POINTS = 96  # enough to place an early step; change points cost their square
 
 
@@ -132,6 +133,7 @@ def find_episode(course: Course, window: Window, baseline: Window | None = None)
         at = exceedance_onset(bad & (~quiet | (baseline is not None)), need=need, of=of)
         if at is None:
             return None
+        at = _dense_start(bad, at, course.overlap + 1, 4 * course.overlap)
         if baseline is None:
             quiet = np.arange(len(times)) < max(at - course.overlap, 3)
     assert at is not None
@@ -146,6 +148,22 @@ def find_episode(course: Course, window: Window, baseline: Window | None = None)
     )
     limit_value = _threshold(values[quiet], limit)
     return Episode(course, float(times[start]), end, before, during, float(strength), limit_value)
+
+
+def _dense_start(bad: np.ndarray, at: int, need: int, gap: int) -> int:
+    """Where a sustained incident begins: a blip long before it, one event smeared over the look-back,
+    is not its onset. Where stalls stay rare throughout, the first one is.
+
+    The first cluster (no more than ``gap`` good points inside) of ``need`` bad points counts, if from
+    there to the last bad point most are bad; else ``at``."""
+    points = np.flatnonzero(bad)
+    points = points[points >= at]
+    for cluster in np.split(points, np.flatnonzero(np.diff(points) > gap) + 1):
+        if len(cluster) >= need:
+            start = int(cluster[0])
+            sustained = float(bad[start : points[-1] + 1].mean()) >= _SUSTAINED
+            return start if sustained else at
+    return at
 
 
 def begins_bad(course: Course, window: Window) -> bool:

@@ -43,7 +43,7 @@ def examine(view: View) -> Iterator[Output]:
         evidence = rises("aborts", left, "share of requests cut by their client")
         yield evidence
         if evidence.degree >= 0.5:
-            yield Explained(min(1.0, left.during))
+            yield Explained(1 - left.before / left.during)
     queue, begun = view.phases.share("queue"), view.finding("sessions_per_second")
     if begun is not None and begun.effect >= 1 and queue is not None and queue >= 0.4:
         text = "new sessions came first, and clients leave a long queue"

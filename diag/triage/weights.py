@@ -153,7 +153,7 @@ WEIGHTS: Mapping[str, Mapping[str, Weight]] = {
     },
     "host_cpu_starvation": {
         "cpu": _w(3, 0.1, "CPU must be short", "cpu", driver=True),
-        "run_queue": _w(2, 0.4, "tasks wait", "cpu"),
+        "run_queue": _w(2, 0.4, "tasks wait", "cpu", driver=True),
         "demand_flat": _w(3, 0.08, "more work explains slower steps"),
         "slower": _w(5, 0.1, "everything takes longer at equal work"),
         "front": _w(3, 0.5, "requests stall outside queue and prefill"),
