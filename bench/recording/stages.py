@@ -114,9 +114,11 @@ class Stage:
         write_head(folder, scenario, (start, end), onset, self._notes(scenario, used, load.refused))
         write_requests(folder, load.records, start, end)
         sizes = self._log_sizes()
+        # A start-up log names folders of this machine.
+        hidden = {str(self._work): "/recording", str(self.vllm.parent.parent): "/environment"}
         for place, engine in enumerate(self._engines):
             name = "vllm" if len(self._engines) == 1 else f"vllm-{place}"
-            write_log(folder, name, engine.log, offsets[place], sizes[place])
+            write_log(folder, name, engine.log, (offsets[place], sizes[place]), hidden)
         # The last scrape must be in the store before it is asked for.
         await asyncio.sleep(3)
         for job, name in (("vllm", "engine"), ("node", "node")):
