@@ -216,7 +216,8 @@ def _early_step(values: Floats, limit: Limit, overlap: int) -> int | None:
 
 def _threshold(quiet: Floats, limit: Limit) -> float:
     centre = float(np.median(quiet))
-    tail = float(np.quantile(quiet, 0.95))
+    # One stall among a handful of quiet points must not set the bar for all that follows.
+    tail = float(np.quantile(quiet, 0.95 if len(quiet) >= 40 else 0.9 if len(quiet) >= 16 else 0.75))
     positive = quiet[quiet > 0]
     spread = mad_sigma(np.log(positive)) if len(positive) >= 4 else 0.0
     wild = centre * float(np.exp(min(_SIGMAS * spread, 2.0)))

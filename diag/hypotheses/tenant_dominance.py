@@ -58,7 +58,9 @@ def examine(view: View) -> Iterator[Output]:
             yield Explained(queue)
     if evidence.degree >= 0.5:
         yield Named(f"tenant {name} takes most of the capacity")
-        yield Reach({"tenants": tuple(t for t in view.workload.requests.tenants if t != name)})
+        # The one that takes, then those that wait.
+        others = tuple(t for t in view.workload.requests.tenants if t != name)
+        yield Reach({"tenants": (name, *others)})
 
 
 def _others(work: Workload, view: View, name: str) -> Iterator[Output]:
