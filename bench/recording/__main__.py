@@ -23,13 +23,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--prometheus", type=Path, default=Path("/usr/bin/prometheus"))
     parser.add_argument("--node-exporter", type=Path, help="left out: no node series")
     parser.add_argument("-o", "--output", type=Path, required=True, help="folder for the bundles")
+    parser.add_argument("--remark", default="", help="one more sentence for the notes of each bundle")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args(arguments)
     if unknown := [name for name in options.names if name not in SCENARIOS]:
         parser.error(f"no scenario {', '.join(unknown)}; there are {known}")
     # The engines take the cores from the top; the client and Prometheus keep to the first.
     os.sched_setaffinity(0, {0})
-    stage = Stage(options.vllm, options.prometheus, options.node_exporter, options.output, options.seed)
+    stage = Stage(
+        options.vllm, options.prometheus, options.node_exporter, options.output, options.seed, options.remark
+    )
     try:
         for name in options.names or SCENARIOS:
             print(f"recording {name}", file=sys.stderr, flush=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import tarfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from bench.recording.loads import Record
@@ -70,11 +70,14 @@ def _row(record: Record) -> dict[str, object]:
     return row | {name: fact for name, fact in facts.items() if fact is not None}
 
 
-def write_log(folder: Path, name: str, log: Path, start_byte: int, end_byte: int) -> None:
-    """Write the whole lines of ``log`` between two offsets."""
+def write_log(folder: Path, name: str, log: Path, span: tuple[int, int], hidden: Mapping[str, str]) -> None:
+    """Write the whole lines of ``log`` between two offsets, each key of ``hidden`` replaced by its value."""
+    start_byte, end_byte = span
     with log.open("rb") as source:
         source.seek(start_byte)
         text = source.read(end_byte - start_byte)
+    for path, word in hidden.items():
+        text = text.replace(path.encode(), word.encode())
     _write_gzip(folder / "logs" / f"{name}.log.gz", text[: text.rfind(b"\n") + 1])
 
 

@@ -36,6 +36,7 @@ class Stage:
     node_exporter: Path | None
     output: Path
     seed: int
+    remark: str = ""
     _work: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="recording-")))
     _engines: list[Engine] = field(default_factory=list)
 
@@ -113,9 +114,11 @@ class Stage:
         write_head(folder, scenario, (start, end), onset, self._notes(scenario, used, load.refused))
         write_requests(folder, load.records, start, end)
         sizes = self._log_sizes()
+        # A start-up log names folders of this machine.
+        hidden = {str(self._work): "/recording", str(self.vllm.parent.parent): "/environment"}
         for place, engine in enumerate(self._engines):
             name = "vllm" if len(self._engines) == 1 else f"vllm-{place}"
-            write_log(folder, name, engine.log, offsets[place], sizes[place])
+            write_log(folder, name, engine.log, (offsets[place], sizes[place]), hidden)
         # The last scrape must be in the store before it is asked for.
         await asyncio.sleep(3)
         for job, name in (("vllm", "engine"), ("node", "node")):
@@ -148,6 +151,7 @@ class Stage:
             f"{before:.0f} cpu-s of the {scenario.healthy_seconds} s before the onset and {after:.0f} of the "
             f"{scenario.incident_seconds} s after it. Requests without status were still open at the end; "
             f"{refused} were not sent because of the recorder's own bounds. ts is the send time."
+            f"{self.remark and ' '}{self.remark}"
         )
 
 

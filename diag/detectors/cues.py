@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 PRESENT = 0.8
-_STEEPNESS = 4.0
+_STEEPNESS = 6.0
 
 
 @dataclass(frozen=True, slots=True)

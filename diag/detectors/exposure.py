@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from diag.detectors.requests import Flags, Requests
 from diag.model import Floats
+from diag.records.cohorts import Flags, Requests
 
 __all__ = ["Exposure", "excess_seconds", "exposure_of", "share_of_excess"]
 

@@ -16,6 +16,7 @@ from diag.stats.shift import block_means, shift
 __all__ = ["Spans", "fleet_series", "judge_series", "judge_values", "onset_of", "weight_signal"]
 
 _SIGMAS = 2.5  # a shift below 2.5 robust deviations of baseline blocks is wandering, not moving
+_FEWEST = 5  # points on either side, below which not even extremes say anything
 _MAX_OF = frozenset({"kv_cache_usage_ratio", "running_requests_max", "engine_start_time_seconds"})
 _MEAN_WEIGHT = "first_tokens_per_second"
 _FINISHED_WEIGHT = "finished_requests_per_second"
@@ -154,6 +155,8 @@ def judge_values(
     if sigma > 0:
         effect = float(np.sign(moved) * min(abs(effect), abs(moved) / (_SIGMAS * sigma)))
     low, high = _bounds(x, y, signal.floor)
+    if low is None or high is None:
+        low, high = _extremes(signal, baseline, incident)
     present = float(np.isfinite(incident).mean())
     return Finding(
         signal.name, labels or {}, signal.unit, before, during, effect, low, high, None, present,
@@ -203,6 +206,20 @@ def _detrended(x: Floats) -> Floats:
 def _bounds(x: Floats, y: Floats, floor: float) -> tuple[float | None, float | None]:
     found = shift(x, y)
     return (None, None) if found is None else (found.low / floor, found.high / floor)
+
+
+def _extremes(signal: Signal, baseline: Floats, incident: Floats) -> tuple[float | None, float | None]:
+    """Bounds that need no block: no shift of means exceeds the distance of the farthest points.
+
+    Wide for anything noisy; narrow for a clock that never moved or a flag that was never set."""
+    a, b = baseline[np.isfinite(baseline)], incident[np.isfinite(incident)]
+    if len(a) < _FEWEST or len(b) < _FEWEST:
+        return None, None
+    if signal.relative:
+        if min(a.min(), b.min()) <= 0:
+            return None, None
+        a, b = np.log(a), np.log(b)
+    return float(b.min() - a.max()) / signal.floor, float(b.max() - a.min()) / signal.floor
 
 
 def _peak(incident: Floats, before: float) -> float:

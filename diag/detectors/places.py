@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from diag.detectors.view import View
-from diag.model import Evidence, Finding, Labels, Series, Stance
+from diag.model import Evidence, Finding, Labels, Series
 
 __all__ = ["Here", "findings_here", "series_here"]
 
@@ -27,7 +27,8 @@ class Here:
         if self.sure:
             return evidence
         text = f"{evidence.text} (whether the slow engine runs there is not known)"
-        degree = evidence.degree / 2 if evidence.stance is Stance.FOR else max(evidence.degree, 0.4)
+        # Half-way to "says nothing", on either side.
+        degree = (evidence.degree + 0.5) / 2
         return replace(evidence, text=text, degree=degree, decisive=False)
 
 

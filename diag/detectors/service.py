@@ -11,10 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from diag.detectors.cues import degree_of
-from diag.detectors.requests import Flags, Requests
 from diag.detectors.view import View
 from diag.errors import TooFewPoints
 from diag.model import Floats
+from diag.records.cohorts import Flags, Requests
 from diag.stats.robust import theil_sen
 
 __all__ = ["Demand", "Dose", "demand_of", "dose_of", "matched_ratio", "slower"]

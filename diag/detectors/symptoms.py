@@ -19,11 +19,14 @@ from diag.detectors.findings import weight_signal
 from diag.model import Case, Floats, Symptom, Window
 from diag.stats.changepoint import change_points, exceedance_onset, long_run_variance
 from diag.stats.robust import mad_sigma
+from diag.stats.shift import block_means
 
 __all__ = ["Course", "Episode", "Limit", "begins_bad", "find_episode", "metric_courses", "symptom_of"]
 
 _REFERENCE_SHARE = 0.25  # of the window, taken as quiet until an onset is found
 _SIGMAS = 3.0
+_SUSTAINED = 0.7  # of the points of an incident that does not come and go
+_STEP_POINTS = 96  # enough to place an early step; change points cost their square
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +133,7 @@ def find_episode(course: Course, window: Window, baseline: Window | None = None)
         at = exceedance_onset(bad & (~quiet | (baseline is not None)), need=need, of=of)
         if at is None:
             return None
+        at = _dense_start(bad, at, course.overlap + 1, 4 * course.overlap)
         if baseline is None:
             quiet = np.arange(len(times)) < max(at - course.overlap, 3)
     assert at is not None
@@ -144,6 +148,22 @@ def find_episode(course: Course, window: Window, baseline: Window | None = None)
     )
     limit_value = _threshold(values[quiet], limit)
     return Episode(course, float(times[start]), end, before, during, float(strength), limit_value)
+
+
+def _dense_start(bad: np.ndarray, at: int, need: int, gap: int) -> int:
+    """Where a sustained incident begins: a blip long before it, one event smeared over the look-back,
+    is not its onset. Where stalls stay rare throughout, the first one is.
+
+    The first cluster (no more than ``gap`` good points inside) of ``need`` bad points counts, if from
+    there to the last bad point most are bad; else ``at``."""
+    points = np.flatnonzero(bad)
+    points = points[points >= at]
+    for cluster in np.split(points, np.flatnonzero(np.diff(points) > gap) + 1):
+        if len(cluster) >= need:
+            start = int(cluster[0])
+            sustained = float(bad[start : points[-1] + 1].mean()) >= _SUSTAINED
+            return start if sustained else at
+    return at
 
 
 def begins_bad(course: Course, window: Window) -> bool:
@@ -171,26 +191,33 @@ def _reference(
 
 def _early_step(values: Floats, limit: Limit, overlap: int) -> int | None:
     """Where the level first steps up by the limit's ratio, so that an incident that began early in the
-    window does not pass for its quiet level. The noise is that of the lowest quarter."""
-    logs = np.log(np.maximum(values, 1e-3 * max(float(np.max(values)), 1e-9)))
+    window does not pass for its quiet level. The noise is that of the lowest quarter.
+
+    Only the first half can hold such a step; long courses are looked at in blocks of points."""
+    half = values[: max(len(values) // 2, 16)]
+    block = -(-len(half) // _STEP_POINTS)
+    means = block_means(half, block) if block > 1 else half
+    logs = np.log(np.maximum(means, 1e-3 * max(float(np.max(values)), 1e-9)))
     quarter = max(8, len(logs) // 4)
-    if len(logs) < 2 * quarter:
+    if len(logs) < 2 * quarter or float(np.ptp(logs)) <= np.log(limit.ratio):
         return None
     starts = np.arange(0, len(logs) - quarter + 1, max(1, quarter // 4))
     quietest = min(starts, key=lambda s: float(np.mean(logs[s : s + quarter])))
     variance = long_run_variance(logs[quietest : quietest + quarter])
     # A level needs points that do not all share their samples.
-    steps = [0, *change_points(logs, variance, min_size=max(8, 2 * overlap)), len(logs)]
+    least = max(8, -(-2 * overlap // block))
+    steps = [0, *change_points(logs, variance, min_size=least), len(logs)]
     levels = [float(np.mean(logs[i:j])) for i, j in pairwise(steps)]
     for at, before, after in zip(steps[1:], levels, levels[1:], strict=False):
         if after - before > np.log(limit.ratio):
-            return at
+            return at * block
     return None
 
 
 def _threshold(quiet: Floats, limit: Limit) -> float:
     centre = float(np.median(quiet))
-    tail = float(np.quantile(quiet, 0.95))
+    # One stall among a handful of quiet points must not set the bar for all that follows.
+    tail = float(np.quantile(quiet, 0.95 if len(quiet) >= 40 else 0.9 if len(quiet) >= 16 else 0.75))
     positive = quiet[quiet > 0]
     spread = mad_sigma(np.log(positive)) if len(positive) >= 4 else 0.0
     wild = centre * float(np.exp(min(_SIGMAS * spread, 2.0)))

@@ -5,17 +5,17 @@ A ``View`` holds the case, the two windows, the symptoms and every finding. Hypo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from diag.detectors.changes import Change, Outage, changes_of, outages_of
 from diag.detectors.findings import Spans, fleet_series, judge_series, weight_signal
-from diag.detectors.requests import Requests
 from diag.detectors.symptoms import Episode
 from diag.detectors.workload import Workload, workload_of
 from diag.model import Case, Finding, Floats, Series, Window
+from diag.records.cohorts import Requests
 from diag.signals import SIGNALS
 
 __all__ = ["Phases", "Pin", "View", "view_of"]
@@ -89,6 +89,11 @@ class View:
     pins: tuple[Pin, ...]
 
     @property
+    def engines(self) -> frozenset[str]:
+        """All engine instances that are seen, slow or not."""
+        return frozenset(_engines_of(self.case))
+
+    @property
     def symptomatic(self) -> bool:
         """Whether anybody is worse off."""
         return bool(self.episodes)
@@ -110,6 +115,18 @@ class View:
             if fact.since is None or fact.since <= when + 1:
                 best = fact.value
         return best
+
+    def concerns(self, target: str) -> bool:
+        """Whether a target may be one of the slow engines: it is one, or it is no engine that is fine."""
+        host = target.split(":")[0]
+        slow = any(target == i or host == i.split(":")[0] for i in self.affected)
+        fine = any(target == i or host == i.split(":")[0] for i in self.spared)
+        return slow or not fine
+
+    def engines_named(self, targets: Iterable[str]) -> tuple[str, ...]:
+        """Targets of events as engine instances where they name one ("vllm-0" is "vllm-0:8000")."""
+        known = {i.split(":")[0]: i for i in (*self.affected, *self.spared)}
+        return tuple(dict.fromkeys(known.get(t.split(":")[0], t) for t in targets if t))
 
     def near_onset(self, change: Change, before_seconds: float = 600.0) -> bool:
         """Whether a change came shortly before the symptom (two steps of slack after it)."""
@@ -142,10 +159,14 @@ def view_of(case: Case, spans: Spans, episodes: tuple[Episode, ...], requests: R
 
 
 def _contrast(case: Case, episodes: tuple[Episode, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    known = {s.labels["instance"] for s in case.of("running_requests") if s.labels.get("instance")}
-    known |= {s.labels["instance"] for s in case.of("ttft_seconds_mean") if s.labels.get("instance")}
+    known = _engines_of(case)
     hit = {e.course.scope["instance"] for e in episodes if e.course.scope.get("instance")} & known
     return tuple(sorted(hit)), tuple(sorted(known - hit)) if hit else ()
+
+
+def _engines_of(case: Case) -> set[str]:
+    tell = (*case.of("running_requests"), *case.of("ttft_seconds_mean"))
+    return {s.labels["instance"] for s in tell if s.labels.get("instance")}
 
 
 def _own_weights(case: Case, series: Series) -> Floats | None:

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from diag.detectors.findings import judge_values, onset_of
-from diag.detectors.requests import Codes, Flags, Requests, bins
 from diag.detectors.symptoms import Course
 from diag.model import Finding, Floats, Window
+from diag.records.cohorts import Codes, Flags, Requests, bins
 from diag.signals import SIGNALS
 
 __all__ = ["Growth", "Workload", "growth_of", "request_courses", "workload_of"]
@@ -237,8 +237,24 @@ def _tenant_share(r: Requests, base: Flags, inc: Flags) -> Finding | None:
         per = np.bincount(np.maximum(r.tenant[window], 0), weights=tokens[window], minlength=len(r.tenants))
         shares.append(per / max(per.sum(), 1.0))
     top = int(np.argmax(shares[1] - shares[0]))
-    labels = {"source": "request records", "tenant": r.tenants[top]}
-    return _exact("top_tenant_ratio", labels, float(shares[0][top]), float(shares[1][top]), 1.0, None)
+    before, during = float(shares[0][top]), float(shares[1][top])
+    # A tenant's requests come in sessions: those, not requests, are what a share is a sample of.
+    counts = [len(np.unique(r.session[w])) if r.sessions else int(w.sum()) for w in (base, inc)]
+    variance = sum(p * (1 - p) / max(n, 1) for p, n in zip((before, during), counts, strict=True))
+    return _sampled(
+        "top_tenant_ratio", {"source": "request records", "tenant": r.tenants[top]}, before, during, variance
+    )
+
+
+def _sampled(name: str, labels: Mapping[str, str], before: float, during: float, variance: float) -> Finding:
+    """A share that is a sample: its effect is bounded by its own spread, as other findings' are."""
+    signal, spread = SIGNALS[name], float(np.sqrt(variance))
+    shift = during - before
+    effect = shift / signal.floor
+    if spread > 0:
+        effect = float(np.sign(shift) * min(abs(effect), abs(shift) / (2.5 * spread)))
+    low, high = ((shift + sign * 1.645 * spread) / signal.floor for sign in (-1, 1))
+    return Finding(name, labels, signal.unit, before, during, effect, low, high, None, 1.0, during)
 
 
 def _reuse(r: Requests) -> Floats:

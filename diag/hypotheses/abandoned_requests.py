@@ -31,7 +31,6 @@ CARD = Card(
     ),
     next_check="Compare the time of the cuts with every timeout on the way: client, gateway, balancer.",
     chain=("aborted_ratio", "arrivals_per_second", "first_tokens_per_second", "finished_requests_per_second"),
-    leads_to=("load_burst",),
 )  # fmt: skip
 
 NEEDS = (("aborted_ratio", "http_requests_per_second"),)
@@ -44,7 +43,13 @@ def examine(view: View) -> Iterator[Output]:
         evidence = rises("aborts", left, "share of requests cut by their client")
         yield evidence
         if evidence.degree >= 0.5:
-            yield Explained(min(1.0, left.during))
+            yield Explained(1 - left.before / left.during)
+    queue, begun = view.phases.share("queue"), view.finding("sessions_per_second")
+    if begun is not None and begun.effect >= 1 and queue is not None and queue >= 0.4:
+        text = "new sessions came first, and clients leave a long queue"
+        yield stated(
+            "unprovoked", begun.signal, False, text, before=begun.before, during=begun.during, unit=begun.unit
+        )
     holes = [e for e in view.episodes if e.course.signal == "unfinished_ratio"]
     http, done = view.fleet.get("http_requests_per_second"), view.fleet.get("finished_requests_per_second")
     if holes:

@@ -37,7 +37,7 @@ NEEDS = (("fact:cache_config", "event:any", "engine_start_time_seconds", "fact:k
 
 def examine(view: View) -> Iterator[Output]:
     """Changes near the onset, what they touched, and whether demand offers another reason."""
-    near = [c for c in view.changes if view.near_onset(c)]
+    near = [c for c in view.changes if view.near_onset(c) and view.concerns(c.target)]
     # A marked restart alone changes nothing; the room of restarts tells it.
     marked = [c for c in near if c.kind == "event" and c.signal != "restart"]
     facts = [c for c in near if c.kind == "fact"]
@@ -110,7 +110,7 @@ def examine(view: View) -> Iterator[Output]:
     if facts or lowered:
         queue = view.phases.share("queue")
         yield Explained(queue if queue is not None else 0.8)
-    yield Reach({"instances": tuple(dict.fromkeys(c.target for c in near if c.target))})
+    yield Reach({"instances": view.engines_named(c.target for c in near)})
 
 
 def _lead(view: View, change: Change) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from diag.detectors.changes import Change, Outage
 from diag.detectors.cues import PRESENT, Explained, Reach, stated
 from diag.detectors.view import View
 from diag.hypotheses.registry import Output
@@ -28,45 +29,31 @@ CARD = Card(
 
 NEEDS = (("engine_start_time_seconds", "target_up"),)
 
+_BEFORE_SECONDS = 120.0  # a restart this long before the symptom may still be its cause: caches are cold
+
 
 def examine(view: View) -> Iterator[Output]:
     """A new process near the onset, an outage, and whether settings explain it better."""
     restarts = [
-        c
-        for c in view.changes
-        if (c.kind == "restart" and view.near_onset(c, 120.0))
-        or (c.kind == "restart" and view.spans.incident.contains(c.time))
+        c for c in view.changes if c.kind == "restart" and view.concerns(c.target) and _timely(view, c)
     ]
-    engines = set(view.affected) | set(view.spared)
-    outages = [o for o in view.outages if o.target in engines or not engines]
-    outages = [o for o in outages if o.window.end >= view.onset - 120]
-    if not restarts:
-        started, up = view.fleet.get("engine_start_time_seconds"), view.fleet.get("target_up")
-        constant = started is not None and started.present_ratio >= PRESENT
-        text = "no restart is seen"
-        if constant and started is not None:
-            text = (
-                f"the engine runs since {quantity(started.during, 'unix seconds')}, and answered every scrape"
-            )
-        yield stated(
-            "restarted",
-            "engine_start_time_seconds",
-            False,
-            text,
-            decisive=constant and (up is None or not outages),
-        )
+    outages = [
+        o for o in view.outages if _is_engine(view, o.target) and o.window.end >= view.onset - _BEFORE_SECONDS
+    ]
+    gone = [o for o in outages if o.window.end >= view.case.window.end - 3 * view.case.step_seconds]
+    if not restarts and not (gone and view.symptomatic):
+        yield _none(view, outages)
         return
-    text = ", ".join(dict.fromkeys(c.text for c in restarts))
-    yield stated("restarted", "engine_start_time_seconds", True, text, onset=restarts[0].time)
+    if restarts:
+        text = ", ".join(dict.fromkeys(c.text for c in restarts))
+        yield stated("restarted", "engine_start_time_seconds", True, text, onset=restarts[0].time)
+    else:
+        text = f"{gone[0].target} stopped answering and has not come back"
+        yield stated("restarted", "target_up", True, text, degree=0.9, onset=gone[0].window.start)
     if outages:
         down = outages[0].window
-        yield stated(
-            "outage",
-            "target_up",
-            True,
-            f"{outages[0].target} answered no scrape for {quantity(down.seconds, 'seconds')}",
-            onset=down.start,
-        )
+        text = f"{outages[0].target} answered no scrape for {quantity(down.seconds, 'seconds')}"
+        yield stated("outage", "target_up", True, text, onset=down.start)
     errors = view.finding("error_ratio")
     if errors is not None:
         yield stated(
@@ -78,12 +65,9 @@ def examine(view: View) -> Iterator[Output]:
             during=errors.during,
             unit="ratio",
         )
-    changed = [c for c in view.changes if c.kind == "fact" and view.near_onset(c)]
-    marked = [
-        c
-        for c in view.changes
-        if c.kind == "event" and c.signal in ("config", "deploy") and view.near_onset(c)
-    ]
+    near = [c for c in view.changes if view.near_onset(c) and view.concerns(c.target)]
+    changed = [c for c in near if c.kind == "fact"]
+    marked = [c for c in near if c.kind == "event" and c.signal in ("config", "deploy")]
     if changed or marked:
         yield stated(
             "same_settings",
@@ -95,4 +79,22 @@ def examine(view: View) -> Iterator[Output]:
         yield stated("same_settings", "kv_capacity_tokens", True, "it came back with the same settings")
         if outages:
             yield Explained(0.8)
-    yield Reach({"instances": tuple(dict.fromkeys(c.target for c in restarts))})
+    yield Reach({"instances": view.engines_named([c.target for c in restarts] or [o.target for o in gone])})
+
+
+def _timely(view: View, change: Change) -> bool:
+    return view.near_onset(change, _BEFORE_SECONDS) or view.spans.incident.contains(change.time)
+
+
+def _is_engine(view: View, target: str) -> bool:
+    return view.concerns(target) and (target in view.engines or not view.engines)
+
+
+def _none(view: View, outages: list[Outage]) -> Output:
+    started, up = view.fleet.get("engine_start_time_seconds"), view.fleet.get("target_up")
+    constant = started is not None and started.present_ratio >= PRESENT
+    text = "no restart of a slow engine is seen"
+    if constant and started is not None:
+        text = f"the engine runs since {quantity(started.during, 'unix seconds')}, and answered its scrapes"
+    decisive = constant and (up is None or not outages)
+    return stated("restarted", "engine_start_time_seconds", False, text, decisive=decisive)

@@ -28,7 +28,7 @@ CARD = Card(
     ),
     next_check="Break arrivals down by tenant and client over the last hour in the gateway's log.",
     chain=("arrivals_per_second", "first_tokens_per_second", "running_requests", "waiting_requests", "kv_cache_usage_ratio", "queue_seconds_mean", "ttft_seconds_mean"),
-    leads_to=("kv_cache_exhaustion", "sequence_limit"),
+    leads_to=("kv_cache_exhaustion", "sequence_limit", "abandoned_requests"),
 )  # fmt: skip
 
 NEEDS = (("arrivals_per_second", "first_tokens_per_second"),)
@@ -61,8 +61,9 @@ def examine(view: View) -> Iterator[Output]:
     top = view.finding("top_tenant_ratio")
     if top is not None:
         yield flat("tenants_even", top, f"share of tenant {top.labels.get('tenant', '?')}", sign=1)
-    left = view.finding("aborted_ratio")
-    if left is not None and left.effect >= 1:
+    left, begun = view.finding("aborted_ratio"), view.finding("sessions_per_second")
+    retried = begun.effect < 1 if begun is not None else queue is None or queue < 0.4
+    if left is not None and left.effect >= 1 and retried:
         text = f"{quantity(left.during, 'ratio')} of requests were cut by their client: the extra arrivals are retries"
         yield stated(
             "not_retries", left.signal, False, text, before=left.before, during=left.during, unit="ratio"

@@ -47,15 +47,21 @@ def examine(view: View) -> Iterator[Output]:
         grown = min(outputs.during / outputs.before, duration.during / duration.before)
         if evidence.degree >= 0.5:
             # Answer time is about tokens × time per token: the part that length alone explains.
-            yield Explained(min(1.0, (grown - 1) / max(duration.during / duration.before - 1, 1e-9)))
+            alone = (grown - 1) / max(duration.during / duration.before - 1, 1e-9)
+            full = any(pin.binds for pin in view.pins)
+            # Once every slot is taken the queue is their doing as well.
+            queue = view.phases.share("queue") or 0.0
+            yield Explained(min(1.0, max(alone, queue if full else 0.0)))
     itl = view.fleet.get("inter_token_seconds_mean")
     if itl is not None and outputs.before > 0:
         slower = itl.during / max(itl.before, 1e-9)
+        # A fuller batch takes longer steps: that is the longer answers' own doing.
+        fuller = running.during / running.before if running is not None and running.before > 0 else 1.0
         text = f"time between tokens grew ×{slower:.1f} while answers grew ×{outputs.during / outputs.before:.1f}"
         yield stated(
             "tokens_steady",
             itl.signal,
-            slower < max(outputs.during / outputs.before, 1.5),
+            slower < max(outputs.during / outputs.before, fuller, 1.5),
             text,
             before=itl.before,
             during=itl.during,

@@ -77,18 +77,10 @@ def examine(view: View) -> Iterator[Output]:
             False,
             f"turns began to switch replicas ({quantity(switched.before, 'ratio')} → {quantity(switched.during, 'ratio')})",
         )
-    elif (
-        len(view.affected) + len(view.spared) > 1
-        and ratio is not None
-        and 0.1 < ratio.during / max(ratio.before, 1e-9) < 0.8
-    ):
-        yield stated(
-            "one_replica",
-            ratio.signal,
-            False,
-            "with several replicas, part of the hits survive, as when sessions change replica",
-            degree=0.4,
-        )
+    elif len(view.engines) > 1 and ratio is not None and ratio.effect <= -1:
+        left = ratio.during / max(ratio.before, 1e-9)
+        text = f"{quantity(left, 'ratio')} of the hits survive over {len(view.engines)} replicas"
+        yield stated("everywhere", ratio.signal, left < 0.1, text, during=ratio.during, unit="ratio")
     if any(view.near_onset(c) for c in view.changes if c.kind == "restart"):
         yield stated(
             "no_restart",

@@ -59,7 +59,7 @@ def examine(view: View) -> Iterator[Output]:
     if switched is None and ratio is not None and ratio.effect <= -1:
         left = ratio.during / max(ratio.before, 1e-9)
         text = f"{quantity(left, 'ratio')} of the hits survive on {replicas} replicas"
-        yield stated("partial", ratio.signal, 0.1 < left < 0.8, text, degree=0.7 if 0.1 < left < 0.8 else 0.2)
+        yield stated("partial", ratio.signal, 0.1 < left < 0.8, text, degree=0.9 if 0.1 < left < 0.8 else 0.1)
     share = view.phases.share("prefill")
     if share is not None:
         yield stated(

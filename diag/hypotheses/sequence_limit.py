@@ -35,7 +35,7 @@ def examine(view: View) -> Iterator[Output]:
     pins = [pin for pin in view.pins if not view.affected or pin.instance in view.affected]
     pin = max(pins, key=lambda p: (p.binds, p.waiting), default=None)
     if pin is None or not pin.binds:
-        yield _free(waiting, pin)
+        yield _free(view.fleet.get("running_requests"), waiting, pin)
         return
     free = pin.kv_usage is not None and pin.kv_usage < 0.9
     text = f"{pin.ceiling:.0f} requests run, never more, for {quantity(pin.share, 'ratio')} of the time in which others wait ({pin.waiting:.0f} on average)"
@@ -88,9 +88,9 @@ def examine(view: View) -> Iterator[Output]:
         yield Explained(queue)
 
 
-def _free(waiting: Finding | None, pin: Pin | None) -> Output:
+def _free(running: Finding | None, waiting: Finding | None, pin: Pin | None) -> Output:
     """No ceiling: nobody waits, or what runs goes up and down while others do."""
-    present = waiting is not None and waiting.present_ratio >= PRESENT
+    present = all(f is not None and f.present_ratio >= PRESENT for f in (running, waiting))
     if pin is not None:
         text = f"no ceiling: the most that ran at once ({pin.ceiling:.0f}) ran for only {quantity(pin.share, 'ratio')} of the time in which others waited"
     elif waiting is not None:

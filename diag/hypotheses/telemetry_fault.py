@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from diag.detectors.cues import Reach, stated
+import numpy as np
+
+from diag.detectors.cues import PRESENT, Reach, stated
 from diag.detectors.view import View
 from diag.hypotheses.registry import Output
 from diag.model import Card, Mitigation, Window
@@ -47,23 +49,76 @@ def examine(view: View) -> Iterator[Output]:
         yield from _traffic(view, window)
         yield Reach({"targets": (instance,)})
         return
+    lost = list(_lost(view))
+    if lost:
+        yield from lost
+        return
+    yield _alive(view)
+
+
+def _alive(view: View) -> Output:
+    """The contrary: pages that move, for most of the incident, and agree with what clients saw."""
     moving, tokens = view.fleet.get("engine_cpu_ratio"), view.fleet.get("first_tokens_per_second")
-    alive = moving is not None and moving.during > 0
-    text = "no page stands still"
-    if alive and moving is not None and tokens is not None:
-        text = (
-            f"the engines' pages keep moving: {quantity(tokens.during, 'per second')} first tokens counted, "
-            f"{quantity(moving.during, 'ratio')} of a CPU used by the server"
-        )
-    yield stated("frozen", "engine_cpu_ratio", False, text, decisive=alive and _agrees(view))
+    if moving is None or tokens is None or moving.during <= 0:
+        return stated("frozen", "engine_cpu_ratio", False, "no page is seen to stand still")
+    text = (
+        f"the engines' pages keep moving: {quantity(tokens.during, 'per second')} first tokens counted, "
+        f"{quantity(moving.during, 'ratio')} of a CPU used by the server"
+    )
+    whole = min(moving.present_ratio, tokens.present_ratio) >= PRESENT
+    return stated("frozen", "engine_cpu_ratio", False, text, decisive=whole and _agrees(view))
+
+
+def _lost(view: View) -> Iterator[Output]:
+    """Scrapes that fail, or series that end, while the same process goes on serving."""
+    began_anew = {c.target for c in view.changes if c.kind == "restart"}
+    outages = [o for o in view.outages if o.target in view.engines and o.target not in began_anew]
+    ended = _ended(view)
+    if not outages and ended is None:
+        return
+    if outages:
+        longest = max(outages, key=lambda o: o.window.seconds)
+        window, target = longest.window, longest.target
+        text = f"{target} answered no scrape for {quantity(window.seconds, 'seconds')}, and was not restarted"
+    else:
+        assert ended is not None
+        target, window = ended
+        text = f"series of {target} end {quantity(window.seconds, 'seconds')} before the window does, though it answers its scrapes"
+    served = _served(view, window)
+    yield stated("lost", "target_up", served != 0, text, degree=1.0 if served else 0.6, onset=window.start)
+    yield from _traffic(view, window)
+    yield Reach({"targets": (target,)})
+
+
+def _ended(view: View) -> tuple[str, Window] | None:
+    """An engine whose gauges end for a tenth of the window or more while its target stays up."""
+    end, least = view.case.window.end, view.case.window.seconds / 10
+    for series in view.case.of("running_requests"):
+        seen = series.times[np.isfinite(series.values)]
+        where = series.labels.get("instance", "")
+        ups = [s for s in view.case.of("target_up") if s.labels.get("instance", "") == where]
+        if not len(seen) or not ups or end - float(seen[-1]) < least:
+            continue
+        silent = Window(float(seen[-1]) + 2 * view.spans.look_back_seconds, end)
+        up = ups[0].within(silent)
+        if np.isfinite(up).any() and np.nanmin(up) > 0.5:
+            return where, Window(float(seen[-1]), end)
+    return None
+
+
+def _served(view: View, window: Window) -> int | None:
+    """First tokens that clients got from requests sent in ``window``; None without records."""
+    if view.workload is None:
+        return None
+    r = view.workload.requests
+    return int((r.within(window) & (r.ttft > 0)).sum())
 
 
 def _traffic(view: View, window: Window) -> Iterator[Output]:
-    if view.workload is None:
+    served = _served(view, window)
+    if served is None or view.workload is None:
         return
-    r = view.workload.requests
-    count = int(((r.ts >= window.start) & (r.ts <= window.end)).sum())
-    served = int(((r.ts >= window.start) & (r.ts <= window.end) & (r.ttft > 0)).sum())
+    count = int(view.workload.requests.within(window).sum())
     if count:
         text = f"clients got {served} first tokens from {count} requests meanwhile; the page shows none"
         yield stated(

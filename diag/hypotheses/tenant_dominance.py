@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -10,7 +11,7 @@ from diag.detectors.cues import Explained, Named, Reach, rises, stated
 from diag.detectors.view import View
 from diag.detectors.workload import Workload
 from diag.hypotheses.registry import Output
-from diag.model import Card, Mitigation
+from diag.model import Card, Mitigation, Stance
 from diag.quantities import quantity
 
 CARD = Card(
@@ -39,6 +40,9 @@ def examine(view: View) -> Iterator[Output]:
         return
     name = share.labels.get("tenant", "?")
     evidence = rises("share", share, f"share of tokens of tenant {name}")
+    if share.during < 0.5:
+        # Half of the tokens is the least that "most" can mean.
+        evidence = replace(evidence, degree=min(evidence.degree, 0.3), stance=Stance.AGAINST)
     yield evidence
     yield from _others(view.workload, view, name)
     queue = view.phases.share("queue")
@@ -54,7 +58,9 @@ def examine(view: View) -> Iterator[Output]:
             yield Explained(queue)
     if evidence.degree >= 0.5:
         yield Named(f"tenant {name} takes most of the capacity")
-        yield Reach({"tenants": tuple(t for t in view.workload.requests.tenants if t != name)})
+        # The one that takes, then those that wait.
+        others = tuple(t for t in view.workload.requests.tenants if t != name)
+        yield Reach({"tenants": (name, *others)})
 
 
 def _others(work: Workload, view: View, name: str) -> Iterator[Output]:

@@ -2,13 +2,6 @@
 
 from __future__ import annotations
 
-from diag.records.cohorts import (
-    length_bins,
-    repeated_prefix_estimate,
-    session_age_seconds,
-    share_by,
-    turn_index,
-)
 from diag.records.events import read_events
 from diag.records.log import AccessInterval, LogRead, read_log
 from diag.records.presets import PRESETS
@@ -25,13 +18,8 @@ __all__ = [
     "LogRead",
     "RequestsRead",
     "join_spans",
-    "length_bins",
     "read_events",
     "read_log",
     "read_requests",
     "read_spans",
-    "repeated_prefix_estimate",
-    "session_age_seconds",
-    "share_by",
-    "turn_index",
 ]

@@ -1,90 +1,158 @@
-"""Ways to part requests: by length, by turn, by the age of their session, by tenant.
+"""Request records as arrays, with each request's place in its session.
 
-Everything here takes a record frame (see ``diag.records.record``) and does no IO. A request whose
-session or length is not known belongs to no cohort: NaN.
+The frame's columns are those of ``diag.records.record``; what is not known is NaN, or -1 for codes.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
-from diag.model import Window
+from diag.model import Floats, Window
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "LENGTH_BOUNDS_TOKENS",
-    "length_bins",
-    "repeated_prefix_estimate",
-    "session_age_seconds",
-    "share_by",
-    "turn_index",
-]
+__all__ = ["Requests", "bins", "from_frame"]
 
-LENGTH_BOUNDS_TOKENS: tuple[int, ...] = (512, 2048, 8192, 32768, 131072)
-"""Upper ends of the length bins, each four times the last: prefill time grows at least as fast."""
+Codes = NDArray[np.int64]
+Flags = NDArray[np.bool_]
 
 
-def length_bins(frame: pd.DataFrame) -> pd.Series:
-    """The prompt-length bin of each request: an ordered categorical ("≤512" … ">131072"), NaN unknown."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Requests:
+    """All requests, arrival order, shape (n,). ``previous`` is the index of the session's request
+    before (-1: none seen); ``turn`` counts from 0. Codes index into the name tuples, -1 unknown.
+
+    ``waited``: time to first token, or for a request that had none when the records end the time it
+    had waited by then (a lower bound); NaN for requests that left or failed without one."""
+
+    ts: Floats
+    prompt: Floats
+    cached: Floats
+    output: Floats
+    ttft: Floats
+    duration: Floats
+    waited: Floats
+    engine_ttft: Floats
+    connect: Floats
+    upstream: Floats
+    session: Codes
+    tenant: Codes
+    instance: Codes
+    aborted: Flags
+    failed: Flags
+    previous: Codes
+    turn: Codes
+    sessions: tuple[str, ...]
+    tenants: tuple[str, ...]
+    instances: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.ts)
+
+    def within(self, window: Window) -> Flags:
+        """Which requests arrived in ``window``."""
+        flags: Flags = (self.ts >= window.start) & (self.ts <= window.end)
+        return flags
+
+    @property
+    def history(self) -> Floats:
+        """Tokens that the session's previous turn left behind (prompt and answer), at most this
+        prompt's length; NaN for first turns and unknown lengths."""
+        at = np.maximum(self.previous, 0)
+        left = self.prompt[at] + np.nan_to_num(self.output[at])
+        known: Floats = np.where(self.previous >= 0, np.minimum(left, self.prompt), np.nan)
+        return known
+
+
+def from_frame(frame: pd.DataFrame, end: float) -> Requests:
+    """Read the columns; ``end`` is when the records stop."""
+    frame = frame.sort_values("ts", kind="stable")
+    ts = _numbers(frame, "ts")
+    status = _strings(frame, "status")
+    ttft, duration = _numbers(frame, "ttft_seconds"), _numbers(frame, "duration_seconds")
+    session, sessions = _codes(frame, "session")
+    tenant, tenants = _codes(frame, "tenant")
+    instance, instances = _codes(frame, "instance")
+    aborted, failed = status == "aborted", status == "error"
+    still_open = ~np.isfinite(ttft) & ~np.isfinite(duration) & (status == "")
+    waited = np.where(np.isfinite(ttft), ttft, np.where(still_open, np.maximum(end - ts, 0.0), np.nan))
+    previous, turn = _turns(session)
+    return Requests(
+        ts=ts,
+        prompt=_numbers(frame, "prompt_tokens"),
+        cached=_numbers(frame, "cached_tokens"),
+        output=_numbers(frame, "output_tokens"),
+        ttft=ttft,
+        duration=duration,
+        waited=waited,
+        engine_ttft=_numbers(frame, "engine_ttft_seconds"),
+        connect=_numbers(frame, "upstream_connect_seconds"),
+        upstream=_numbers(frame, "upstream_response_seconds"),
+        session=session,
+        tenant=tenant,
+        instance=instance,
+        aborted=aborted,
+        failed=failed,
+        previous=previous,
+        turn=turn,
+        sessions=sessions,
+        tenants=tenants,
+        instances=instances,
+    )
+
+
+def _numbers(frame: pd.DataFrame, column: str) -> Floats:
+    if column not in frame:
+        return np.full(len(frame), np.nan)
     import pandas as pd
 
-    edges = [-1.0, *map(float, LENGTH_BOUNDS_TOKENS), np.inf]
-    labels = [f"≤{bound}" for bound in LENGTH_BOUNDS_TOKENS] + [f">{LENGTH_BOUNDS_TOKENS[-1]}"]
-    bins: pd.Series = pd.cut(frame["prompt_tokens"], edges, labels=labels)
-    return bins.rename("length_bin")
-
-
-def session_age_seconds(frame: pd.DataFrame) -> pd.Series:
-    """Seconds since the first record of the request's session; NaN without a session.
-
-    Sessions older than the log look as old as the log: a lower bound.
-    """
-    first = frame.groupby("session")["ts"].transform("min")
-    age: pd.Series = frame["ts"] - first
-    return age.rename("session_age_seconds")
-
-
-def turn_index(frame: pd.DataFrame) -> pd.Series:
-    """How many records of its session came before each request (0, 1, …; float), NaN without a session."""
-    turns: pd.Series = (
-        frame.sort_values("ts", kind="stable").groupby("session").cumcount().reindex(frame.index)
+    numbers: Floats = pd.to_numeric(frame[column], errors="coerce").to_numpy(
+        dtype=np.float64, na_value=np.nan
     )
-    return turns.astype(np.float64).where(frame["session"].notna()).rename("turn_index")
+    return numbers
 
 
-def share_by(frame: pd.DataFrame, column: str, window: Window) -> pd.DataFrame:
-    """Who used what in ``window``: one row a value of ``column``, the largest user first.
-
-    Columns ``requests``, ``request_ratio``, ``tokens`` (prompt and output, as far as known) and
-    ``token_ratio`` (NaN when no tokens are known). Ratios are of everything in the window, requests
-    without a value included, so that they need not sum to 1.
-    """
-    inside = frame[(frame["ts"] >= window.start) & (frame["ts"] <= window.end)]
-    tokens = inside[["prompt_tokens", "output_tokens"]].sum(axis=1, min_count=1)
-    groups = inside.assign(tokens=tokens).groupby(column, sort=True)["tokens"]
-    shares = groups.agg(requests="size", tokens="sum")
-    total = float(tokens.sum(min_count=1)) if len(tokens) else np.nan
-    shares["request_ratio"] = shares["requests"] / max(len(inside), 1)
-    shares["token_ratio"] = shares["tokens"] / (total if total > 0 else np.nan)
-    shares = shares.sort_values(["tokens", "requests"], ascending=False, kind="stable")
-    return shares[["requests", "request_ratio", "tokens", "token_ratio"]]
+def _strings(frame: pd.DataFrame, column: str) -> NDArray[np.object_]:
+    if column not in frame:
+        return np.full(len(frame), "", dtype=object)
+    strings: NDArray[np.object_] = frame[column].astype(object).where(frame[column].notna(), "").to_numpy()
+    return strings
 
 
-def repeated_prefix_estimate(frame: pd.DataFrame) -> pd.Series:
-    """The share of each prompt that its session's previous turn already held: an attainable hit ratio.
+def _codes(frame: pd.DataFrame, column: str) -> tuple[Codes, tuple[str, ...]]:
+    if column not in frame:
+        return np.full(len(frame), -1, dtype=np.int64), ()
+    import pandas as pd
 
-    min(previous prompt + previous output, prompt) / prompt; NaN for a session's first record and
-    where tokens are not known. An upper bound for sessions that trim or rewrite their history, and
-    blind to prefixes shared between sessions.
-    """
-    ordered = frame.sort_values("ts", kind="stable")
-    held = (ordered["prompt_tokens"] + ordered["output_tokens"].fillna(0.0)).groupby(ordered["session"])
-    # A turn that failed has no counts; the last one that has them is what the cache can hold.
-    previous = held.ffill().groupby(ordered["session"]).shift(1).reindex(frame.index)
-    prompt = frame["prompt_tokens"].where(frame["prompt_tokens"] > 0)
-    estimate: pd.Series = np.minimum(previous, prompt) / prompt
-    return estimate.rename("repeated_prefix_ratio")
+    codes, names = pd.factorize(frame[column].astype(object), sort=True)
+    return codes.astype(np.int64), tuple(str(name) for name in names)
+
+
+def _turns(session: Codes) -> tuple[Codes, Codes]:
+    """Previous request and turn number within each session, in one stable sort."""
+    n = len(session)
+    previous, turn = np.full(n, -1, dtype=np.int64), np.zeros(n, dtype=np.int64)
+    order = np.argsort(session, kind="stable")
+    same = (session[order][1:] == session[order][:-1]) & (session[order][1:] >= 0)
+    previous[order[1:][same]] = order[:-1][same]
+    starts = np.concatenate([[0], np.flatnonzero(~same) + 1]) if n else np.empty(0, dtype=np.int64)
+    begun = np.zeros(n, dtype=np.int64)
+    begun[starts] = starts
+    begun = np.maximum.accumulate(begun)
+    turn[order] = np.arange(n) - begun
+    turn[session < 0] = 0
+    return previous, turn
+
+
+def bins(requests: Requests, window: Window, step_seconds: float) -> Floats:
+    """Edges of equal time bins with about eight requests each, none finer than ``step_seconds``."""
+    count = int(requests.within(window).sum())
+    wanted = max(count // 8, 1)
+    width = max(window.seconds / min(max(wanted, 8), 400), step_seconds, 1.0)
+    edges: Floats = np.arange(window.start, window.end + width, width)
+    return edges

@@ -53,7 +53,7 @@ def compose(view: View, judged: Sequence[Judged], *, now: float, version: str) -
         leading=leading,
         assessments=ranked,
         timeline=_timeline(view, ranked, leading),
-        leads=_leads(view) if lost or (lead is not None and lead.state is not State.SUPPORTED) else (),
+        leads=_leads(view, lead) if lost or (lead is not None and lead.state is not State.SUPPORTED) else (),
         coverage=_coverage(view),
         notes=(*view.case.notes, *_joins(view)),
     )
@@ -138,8 +138,8 @@ def _summary(view: View, lead: Judged | None, judged: Sequence[Judged], lost: bo
     title = lead.named or _lower(lead.hypothesis.card.title)
     confidence = quantity(lead.confidence, "ratio")
     if lead.state is not State.SUPPORTED:
-        return f"{felt}; best guess, not certain ({confidence}): {title}{also}."
-    return f"{felt}: {title} ({confidence}){also}."
+        return f"{felt}; best guess (confidence {confidence}): {title}{also}."
+    return f"{felt}: {title} (confidence {confidence}){also}."
 
 
 def _lower(title: str) -> str:
@@ -242,11 +242,13 @@ def _timeline(view: View, assessments: Sequence[Assessment], leading: str | None
     return tuple(sorted(moments, key=lambda m: (m.time, m.signal, m.text)))
 
 
-def _leads(view: View) -> tuple[Lead, ...]:
-    """The largest movers, worst first, for whoever has to go on."""
+def _leads(view: View, lead: Judged | None) -> tuple[Lead, ...]:
+    """The largest movers, worst first, for whoever has to go on; not those the guess stands on."""
+    told = {*(e.signal for e in lead.evidence), *lead.hypothesis.card.chain} if lead is not None else set()
     movers = [f for found in view.each.values() for f in found if f.moved and f.signal not in _NOT_LEADS]
     movers += [f for f in (view.workload.findings.values() if view.workload else ()) if f.moved]
     leads = []
+    movers = [f for f in movers if f.signal not in told]
     for f in sorted(movers, key=lambda f: (-abs(f.effect), f.signal))[:_LEADS]:
         meaning = SIGNALS[f.signal].meaning
         leads.append(

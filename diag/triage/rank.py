@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
 from diag.detectors.cues import Explained, Named, Reach
 from diag.detectors.view import View
 from diag.hypotheses import HYPOTHESES
@@ -104,7 +106,10 @@ def _present(name: str, view: View) -> bool:
         return any(True for _ in view.case.facts_named(rest))
     if kind == "event":
         return any(event.marked for event in view.case.events)
-    return view.finding(name) is not None or bool(view.each.get(name)) or bool(view.case.of(name))
+    if view.finding(name) is not None or view.each.get(name):
+        return True
+    span = view.spans.incident
+    return any(np.isfinite(series.within(span)).any() for series in view.case.of(name))
 
 
 def _how(group: Sequence[str]) -> str:
@@ -115,9 +120,14 @@ def _how(group: Sequence[str]) -> str:
 
 
 def _weigh(id: str, evidence: Evidence) -> Evidence:
-    weight = WEIGHTS[id][evidence.cue]
-    value = evidence.degree * math.log(weight.when_true) + (1 - evidence.degree) * math.log(weight.when_false)
-    return replace(evidence, weight=value)
+    """Virtual evidence (Pearl, Probabilistic Reasoning in Intelligent Systems, 1988, ch. 2): a cue that is
+    true to a degree weighs its two likelihoods by it, so that one half says nothing either way."""
+    weight, degree = WEIGHTS[id][evidence.cue], evidence.degree
+    otherwise = (1 - weight.when_false) / (weight.when_true - weight.when_false)
+    given = weight.when_true * otherwise
+    true = degree * given + (1 - degree) * (1 - given)
+    false = degree * otherwise + (1 - degree) * (1 - otherwise)
+    return replace(evidence, weight=math.log(true / false))
 
 
 def _own(judged: Judged, view: View, *, root: bool = True) -> float:

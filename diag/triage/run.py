@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from diag.detectors.findings import Spans
-from diag.detectors.requests import Requests, from_frame
 from diag.detectors.symptoms import Course, Episode, begins_bad, find_episode, metric_courses
 from diag.detectors.view import View, view_of
 from diag.detectors.workload import request_courses
 from diag.model import Case, Verdict, Window
+from diag.records.cohorts import Requests, from_frame
 from diag.triage.compose import compose
 from diag.triage.rank import judge
 

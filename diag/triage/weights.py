@@ -65,6 +65,7 @@ WEIGHTS: Mapping[str, Mapping[str, Weight]] = {
         "lengths_flat": _w(2, 0.1, "longer prompts are another cause"),
         "no_pressure": _w(1.5, 0.15, "a full pool evicts cached blocks"),
         "one_replica": _w(1.01, 0.04, "scattered sessions are another cause"),
+        "everywhere": _w(1.5, 0.25, "a changed head misses on every replica and every turn"),
         "no_restart": _w(1.01, 0.1, "cold caches warm up again"),
         "route": _w(3, 0.25, "the harm is prefill"),
     },
@@ -103,6 +104,7 @@ WEIGHTS: Mapping[str, Mapping[str, Weight]] = {
     "abandoned_requests": {
         "aborts": _w(25, 0.02, "departures must rise", "departures", driver=True),
         "hole": _w(20, 0.05, "answers without an end", "departures", driver=True),
+        "unprovoked": _w(1.01, 0.03, "who leaves a queue that a burst made is its consequence", root=True),
     },
     "long_outputs": {
         "outputs": _w(15, 0.02, "answers must be longer", driver=True),
@@ -117,7 +119,6 @@ WEIGHTS: Mapping[str, Mapping[str, Weight]] = {
         "known_limit": _w(2, 0.7, "the setting agrees"),
         "lowered": _w(8, 0.4, "the ceiling fell", root=True),
         "demand_flat": _w(2, 0.15, "otherwise demand met an unchanged limit", root=True),
-        "queue": _w(2, 0.4, "the harm is waiting"),
     },
     "engine_restart": {
         "restarted": _w(12, 0.01, "a new process must be seen", driver=True),
@@ -152,7 +153,7 @@ WEIGHTS: Mapping[str, Mapping[str, Weight]] = {
     },
     "host_cpu_starvation": {
         "cpu": _w(3, 0.1, "CPU must be short", "cpu", driver=True),
-        "run_queue": _w(2, 0.4, "tasks wait", "cpu"),
+        "run_queue": _w(2, 0.4, "tasks wait", "cpu", driver=True),
         "demand_flat": _w(3, 0.08, "more work explains slower steps"),
         "slower": _w(5, 0.1, "everything takes longer at equal work"),
         "front": _w(3, 0.5, "requests stall outside queue and prefill"),
@@ -171,7 +172,8 @@ WEIGHTS: Mapping[str, Mapping[str, Weight]] = {
         "retransmits": _w(3, 0.9, "packets are lost"),
     },
     "telemetry_fault": {
-        "frozen": _w(40, 0.03, "a living process moves its own CPU time", driver=True),
+        "frozen": _w(40, 0.03, "a living process moves its own CPU time", "frozen", driver=True),
+        "lost": _w(30, 0.5, "series end or scrapes fail while the process goes on", "frozen", driver=True),
         "traffic": _w(10, 0.3, "clients were served meanwhile"),
     },
 }

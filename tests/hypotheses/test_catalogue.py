@@ -15,13 +15,14 @@ from diag.triage.weights import WEIGHTS, Weight
 # The public catalogue, the rooms yet to come among them.
 CATALOGUE = {
     "context_growth", "kv_cache_exhaustion", "prefix_cache_off", "prefix_cache_broken",
-    "prefix_cache_scattered", "load_burst", "head_of_line_blocking", "prefill_interference", "tenant_dominance",
-    "abandoned_requests", "long_outputs", "sequence_limit", "oversized_request", "engine_stall", "kv_block_leak", "cuda_graph_gap",
-    "spec_decode_collapse", "grammar_stall", "engine_restart", "port_conflict", "config_change",
-    "thermal_throttle", "power_cap", "noisy_neighbour", "gpu_hardware_fault", "gpu_link_degraded", "slow_gpu",
-    "host_cpu_starvation", "runtime_pauses", "numa_misplacement", "host_memory_leak", "network_latency",
-    "proxy_limit", "client_limit", "fabric_flap", "kv_transfer_failure", "stale_cache_peer",
-    "routing_hotspot", "telemetry_fault", "unknown",
+    "prefix_cache_scattered", "load_burst", "head_of_line_blocking", "prefill_interference",
+    "tenant_dominance", "abandoned_requests", "long_outputs", "sequence_limit", "oversized_request",
+    "engine_stall", "kv_block_leak", "cuda_graph_gap", "spec_decode_collapse", "grammar_stall",
+    "engine_restart", "port_conflict", "config_change", "thermal_throttle", "power_cap",
+    "noisy_neighbour", "gpu_hardware_fault", "gpu_link_degraded", "slow_gpu", "host_cpu_starvation",
+    "runtime_pauses", "numa_misplacement", "host_memory_leak", "network_latency", "proxy_limit",
+    "client_limit", "fabric_flap", "kv_transfer_failure", "stale_cache_peer", "routing_hotspot",
+    "telemetry_fault", "unknown",
 }  # fmt: skip
 CORE = {
     "context_growth", "kv_cache_exhaustion", "prefix_cache_off", "load_burst", "head_of_line_blocking",
@@ -50,13 +51,7 @@ def test_the_catalogue_holds_every_card_and_the_core_has_one() -> None:
     assert len(IDS) == len(set(IDS))
 
 
-# A defect: the row `queue` of sequence_limit is never spoken.
-UNSPOKEN = pytest.mark.xfail(reason="sequence_limit has a weight for a cue it never yields", strict=True)
-
-
-@pytest.mark.parametrize(
-    "id", [pytest.param(i, marks=UNSPOKEN if i == "sequence_limit" else ()) for i in IDS]
-)
+@pytest.mark.parametrize("id", IDS)
 def test_each_cue_has_a_weight_and_each_weight_a_cue(id: str) -> None:
     assert cues_of(id) == set(WEIGHTS[id])
 

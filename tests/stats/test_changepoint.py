@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.signal import lfilter
 
 from diag.stats.changepoint import change_points, exceedance_onset, long_run_variance
 
 
 def ar1(rng: np.random.Generator, n: int, phi: float) -> np.ndarray:
-    x = np.zeros(n)
-    for i in range(1, n):
-        x[i] = phi * x[i - 1] + rng.normal(0.0, np.sqrt(1 - phi * phi))
+    steps = rng.normal(0.0, np.sqrt(1 - phi * phi), n)
+    x: np.ndarray = lfilter([1.0], [1.0, -phi], steps)
     return x
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.signal import lfilter
 
 from diag.stats.shift import Shift, block_means, shift
 
@@ -17,10 +20,8 @@ ROUNDS = 300
 def noise(rng: np.random.Generator, n: int, phi: float, white: float) -> np.ndarray:
     """AR(1) of unit variance plus white measurement noise, shape (n,)."""
     steps = rng.normal(0.0, np.sqrt(1 - phi * phi), n)
-    x = np.empty(n)
-    x[0] = rng.normal()
-    for i in range(1, n):
-        x[i] = phi * x[i - 1] + steps[i]
+    steps[0] = rng.normal()
+    x: np.ndarray = lfilter([1.0], [1.0, -phi], steps)
     return x + rng.normal(0.0, white, n)
 
 
@@ -30,6 +31,7 @@ def compared(x: np.ndarray) -> Shift:
     return found
 
 
+@cache
 def rates(phi: float, white: float, step: float) -> tuple[float, float, float]:
     """Shares of rounds in which zero is excluded on either side, and in which each bound holds."""
     rng = np.random.default_rng([11, int(100 * phi), int(10 * white)])

@@ -20,14 +20,6 @@ from diag.triage.run import look
 IDS = [h.card.id for h in HYPOTHESES]
 GROUPS = [(id, group) for id in IDS for group in needs(id)]
 
-# A defect: a series counts as present although it holds no value in the incident, and for
-# sequence_limit the silence even rules out.
-SILENCE_IS_HEARD = pytest.mark.xfail(reason="rank._present takes a silent series for a signal", strict=True)
-HEARD = {
-    "context_growth", "prefix_cache_off", "prefix_cache_scattered", "head_of_line_blocking",
-    "sequence_limit", "engine_restart", "host_cpu_starvation", "telemetry_fault",
-}  # fmt: skip
-
 
 @pytest.fixture(scope="module")
 def view(everything: Case) -> View:
@@ -98,11 +90,7 @@ def test_without_a_key_signal_it_is_not_assessable(id: str, group: tuple[str, ..
 
 
 @pytest.mark.parametrize(
-    ("id", "group"),
-    [
-        pytest.param(id, group, id=f"{id}-{group[0]}", marks=SILENCE_IS_HEARD if id in HEARD else ())
-        for id, group in GROUPS
-    ],
+    ("id", "group"), [pytest.param(id, group, id=f"{id}-{group[0]}") for id, group in GROUPS]
 )
 def test_a_key_signal_that_fell_silent_decides_nothing(id: str, group: tuple[str, ...], view: View) -> None:
     verdict = verdict_on(silenced(view, group))

@@ -223,7 +223,6 @@ def test_explanations_end_in_a_supported_root(name: str, recorded: Recorded) -> 
 
 # A defect: the logarithms' mean of a row like (4, 0.02) is negative up to a degree of 0.74, so that a
 # prediction that came true, if only just, is shown as "for" and counted against.
-@pytest.mark.xfail(reason="rank._weigh gives weak support a negative weight", strict=True)
 def test_weights_and_stances_agree(everything: Case) -> None:
     """What is told as speaking for a cause must not have been counted against it."""
     wrong = []
