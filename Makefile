@@ -38,9 +38,9 @@ clean:  ## remove the environment and every cache
 .venv/installed: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "llm-diag needs Python 3.11 or newer; run make PYTHON=python3.11"; exit 1; }
 	@$(PYTHON) -m venv .venv
-	@$(PIP) install --no-compile --editable .
+	@$(PIP) install --editable .
 	@touch $@
 
 .venv/installed-dev: .venv/installed
-	@$(PIP) install --no-compile --editable '.[dev]'
+	@$(PIP) install --editable '.[dev]'
 	@touch $@
