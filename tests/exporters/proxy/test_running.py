@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import time
+import tomllib
 from collections.abc import Callable, Iterator
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
@@ -166,6 +167,14 @@ def test_without_aiohttp_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(parent, "version", lambda _: "3.9.5")
     with pytest.raises(ProxyError, match=r"^the proxy needs aiohttp 3\.12 or newer, here is 3\.9\.5$"):
         start_proxy(ProxyOptions("http://x", ":0"), Collected(), new_key())
+
+
+def test_what_is_installed_is_what_the_proxy_asks_for() -> None:
+    held = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())
+    extras = held["project"]["optional-dependencies"]
+    least = f"aiohttp>={'.'.join(map(str, parent._AIOHTTP))}"
+    assert least in extras["proxy"]
+    assert least in extras["dev"]
 
 
 def test_a_worker_that_dies_is_started_again(started: Callable[..., Place]) -> None:
