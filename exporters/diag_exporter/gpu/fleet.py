@@ -33,8 +33,6 @@ _LOOK_SECONDS = 30.0  # how often GPUs are counted anew
 _LOOK_LOST_SECONDS = 10.0  # the same while one is missing
 _RETRY_SECONDS = 10.0  # between attempts to open a library that does not open
 _REVIVE_SECONDS = 300.0  # between fresh initialisations for the sake of a missing GPU: they disturb
-# One pass shares what it read; longer than a pass takes, shorter than the interval of its group.
-_SHARED_SECONDS: dict[Group, float] = {"fast": 0.5, "slow": 5.0}
 
 
 class Gpu:
@@ -86,9 +84,10 @@ class Gpu:
         return value
 
     def shared_fields(self, group: Group, ids: Iterable[int]) -> dict[int, float]:
-        """Field values of a group, read in one call and shared by the collectors of a pass."""
+        """Field values of a group, read in one call and shared by the collectors of a pass, which
+        are all called with one ``now``."""
         entry = self._fields.get(group)
-        if entry is not None and 0 <= self.now - entry[0] < _SHARED_SECONDS[group]:
+        if entry is not None and entry[0] == self.now:
             return entry[1]
         wanted = [one for one in ids if self._refused.get(("field", one), 0.0) <= self.now]
         values: dict[int, float] = {}

@@ -18,9 +18,7 @@ from diag_exporter.gpu.readings import ProcessUse
 
 __all__ = ["Guests", "Survey", "Visit"]
 
-_SHARED_SECONDS = 5.0
 _FIRST_LOOK_SECONDS = 2.0  # from the beginning of time, the driver would answer a mean over hours
-
 _FUTURE_SECONDS = 60.0  # samples this far ahead of the clock are from before it was set back
 
 
@@ -67,8 +65,8 @@ class Survey:
         self._last: Visit | None = None
 
     def look(self, now: float) -> Visit:
-        """The processes of this pass."""
-        if self._last is not None and 0 <= now - self._last.time < _SHARED_SECONDS:
+        """The processes of this pass; all collectors of a pass are called with one ``now``."""
+        if self._last is not None and self._last.time == now:
             return self._last
         raw = {gpu.uuid: one for gpu, one in self._fleet.read(now, self._list)}
         pids = {pid for one in raw.values() for pid in (*(one.memory or ()), *(one.sm or ()))}

@@ -46,8 +46,18 @@ def test_one_look_a_pass_is_shared(machine: Machine):
     machine.run()
     calls = machine.fleet.library.statistics.calls
     assert calls["nvmlDeviceGetComputeRunningProcesses"][0] == 8
-    machine.run(after=15)
+    # However soon the next pass comes (--slow 1): what it tells is of its own moment.
+    machine.run(after=0.25)
     assert calls["nvmlDeviceGetComputeRunningProcesses"][0] == 16
+
+
+def test_slow_fields_are_read_once_a_pass_and_anew_in_the_next(machine: Machine):
+    machine.run(group="slow")
+    calls = machine.fleet.library.statistics.calls
+    once = calls["nvmlDeviceGetFieldValues"][0]
+    assert once == 8
+    machine.run(after=1, group="slow")
+    assert calls["nvmlDeviceGetFieldValues"][0] == 2 * once
 
 
 @pytest.mark.parametrize(
