@@ -7,8 +7,6 @@ reading and a driver that hangs stops no request log. Parts are imported only wh
 from __future__ import annotations
 
 import logging
-import os
-import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
 from ipaddress import ip_address
@@ -16,7 +14,7 @@ from ssl import CERT_REQUIRED
 from typing import TYPE_CHECKING, cast
 
 from diag_exporter.families import Collector, Family, Group, Rows
-from diag_exporter.serve import Exporter, Server
+from diag_exporter.serve import Exporter, Server, give_up
 from diag_exporter.settings import Settings, SettingsError, address
 from diag_exporter.snapshot import Sampler
 from diag_exporter.webconfig import load
@@ -35,17 +33,11 @@ def _gpu(settings: Settings) -> Sequence[Collector]:
     # --on asks for a topic whatever the profile: everything is made, what is not wanted is left out.
     profile = "full" if settings.on else settings.profile
     try:
-        options = GpuOptions(settings.own, settings.top, settings.gpus, profile, on_restart=_restart)
+        options = GpuOptions(settings.own, settings.top, settings.gpus, profile, on_restart=give_up)
     except ValueError as error:
         raise SettingsError(str(error)) from None
     wanted = MINIMAL | set(settings.on) if settings.profile == "minimal" else None
     return [one for one in collectors(options) if wanted is None or one.name in wanted]
-
-
-def _restart(why: str) -> None:
-    """Only a new process can go on: end this one, and let the supervisor start it again."""
-    _LOG.error("%s", why)
-    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _engine(settings: Settings) -> Sequence[Collector]:

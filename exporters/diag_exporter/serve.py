@@ -28,7 +28,7 @@ from diag_exporter.settings import Address, SettingsError
 from diag_exporter.snapshot import Sampler
 from diag_exporter.webconfig import OPEN, WebConfig
 
-__all__ = ["Exporter", "Server", "run"]
+__all__ = ["Exporter", "Server", "give_up", "run"]
 
 _LOG = logging.getLogger("diag_exporter")
 _IDLE_SECONDS = 30.0  # a kept-alive connection without a request; scrapes come more often
@@ -229,10 +229,20 @@ def _accepts(header: str, what: str) -> bool:
     return False
 
 
+_given_up: list[str] = []  # why; of the whole process, as its signals are
+
+
+def give_up(why: str) -> None:
+    """Only a new process can go on: stop this one cleanly and let it fail, so that its supervisor
+    starts another. From any thread, also before ``run``."""
+    _given_up.append(why)
+
+
 def run(server: Server, reload: Callable[[], None]) -> bool:
     """Serve until SIGTERM or SIGINT; SIGHUP calls ``reload``. Return whether every sampler ended.
 
-    The main thread waits and watches; it is also the one that says when a collector hangs."""
+    The main thread waits and watches; it is also the one that says when a collector hangs. Raise
+    ``SettingsError`` after a stop that nobody but the exporter itself wanted."""
     stop, hang_up = threading.Event(), threading.Event()
 
     def asked(number: int, _: FrameType | None) -> None:
@@ -244,7 +254,7 @@ def run(server: Server, reload: Callable[[], None]) -> bool:
     thread = threading.Thread(target=server.serve_forever, args=(0.2,), name="http", daemon=True)
     thread.start()
     said: set[str] = set()
-    while not stop.wait(0.5):
+    while not stop.wait(0.5) and not _given_up:
         if hang_up.is_set():
             hang_up.clear()
             try:
@@ -258,4 +268,6 @@ def run(server: Server, reload: Callable[[], None]) -> bool:
     server.shutdown()
     server.server_close()
     ended = [sampler.stop() for sampler in exporter.samplers.values()]
+    if _given_up:
+        raise SettingsError(_given_up[0])
     return all(ended)

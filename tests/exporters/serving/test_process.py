@@ -107,6 +107,32 @@ def test_a_demo_serves_a_clean_page_and_stops_on_sigterm(exporter: Callable[...,
     assert one.said.splitlines()[-1].endswith("/metrics")
 
 
+_GIVING_UP = """
+from diag_exporter import assembly, cli
+from diag_exporter.serve import give_up
+class Giving:
+    name, group, families = "giving", "fast", ()
+    def collect(self, now):
+        give_up("the driver was replaced: restart the exporter")
+        return {}
+    def close(self):
+        print("closed", flush=True)
+assembly.PARTS["demo"] = lambda settings: [Giving()]
+cli.main(["demo", "--listen", "127.0.0.1:0"])
+"""
+
+
+def test_an_exporter_that_must_be_restarted_stops_cleanly_and_fails(environment: dict[str, str]) -> None:
+    """A supervisor that restarts only what failed must bring it back."""
+    done = subprocess.run(
+        [sys.executable, "-c", _GIVING_UP], env=environment, capture_output=True, text=True, check=False,
+        timeout=20,
+    )  # fmt: skip
+    assert done.returncode == 1, done.stderr
+    assert done.stdout == "closed\n"
+    assert done.stderr.splitlines()[-1] == "diag-exporter: the driver was replaced: restart the exporter"
+
+
 def test_without_a_driver_the_page_says_so_and_the_process_lives(exporter: Callable[..., Exporting]) -> None:
     one = exporter("gpu").ready()
     assert one.get("/-/healthy")[0] == 200
