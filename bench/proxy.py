@@ -9,6 +9,8 @@ count. Two loads each: answers of one piece (per request), and long streams (per
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import importlib
 import json
 import os
 import shutil
@@ -21,7 +23,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 __all__ = ["main"]
 
@@ -295,10 +297,9 @@ def main() -> None:
 
 
 def _run_role(arguments: list[str]) -> None:
-    try:
-        from uvloop import run
-    except ImportError:
-        from asyncio import run  # type: ignore[assignment]
+    run: Callable[[Any], Any] = asyncio.run
+    with contextlib.suppress(ImportError):
+        run = importlib.import_module("uvloop").run
     if arguments[0] == "engine":
         run(_engine(int(arguments[1])))
     else:

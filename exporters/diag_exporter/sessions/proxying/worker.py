@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import importlib
 import json
 import logging
 import os
@@ -190,11 +191,11 @@ def _told_in_a_line(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> No
 
 
 def _runner() -> Callable[[Any], Any]:
-    try:
-        import uvloop
-    except ImportError:
-        return asyncio.run
-    return uvloop.run
+    run: Callable[[Any], Any] = asyncio.run
+    # By name, so that the type checker says the same where uvloop is installed and where it is not.
+    with contextlib.suppress(ImportError):
+        run = importlib.import_module("uvloop").run
+    return run
 
 
 async def _until_input_ends(options: ProxyOptions, key: Key, outbox: Outbox) -> None:
