@@ -113,6 +113,35 @@ def test_a_new_start_forgets_the_old_one(followed: Followed) -> None:
     assert followed.count("starts") == 2
 
 
+@pytest.mark.parametrize(
+    "greeting",
+    [
+        "(APIServer pid=7) INFO [api_utils.py:347]  ▄▄ ▄█ █     █     █ ▀▄▀ █  version 0.32.0\r",
+        " \x1b[93m▄▄\x1b[0m \x1b[94m▄█\x1b[0m \x1b[1m█     █ ▀▄▀ █\x1b[0m  version \x1b[1m0.32.0\x1b[0m",
+        "INFO [api_utils.py:347] vLLM server version 0.32.0, serving model /models/version 7.1",
+        "INFO 11-30 00:53:27 [api_server.py:1272] vLLM API server version 0.32.0",
+    ],
+    ids=["logo", "coloured", "logo off", "before the logo"],
+)
+def test_each_greeting_begins_a_start(followed: Followed, greeting: str) -> None:
+    followed.write(greeting, "INFO CPU KV cache size: 35,200 tokens")
+    followed.write(greeting)
+    assert followed.log.facts() == {"version": "0.32.0"}
+    assert followed.count("starts") == 2
+
+
+def test_a_restart_in_a_real_log_is_one_start(tmp_path) -> None:
+    packed = RECORDED / "kv_cache_exhaustion" / "logs" / "vllm.log.gz"
+    if not packed.exists():
+        pytest.skip("no recorded logs in this checkout")
+    followed = Followed(tmp_path / "vllm.log")
+    followed.path.touch()
+    with gzip.open(packed, "rt", encoding="utf-8", errors="replace", newline="\n") as lines:
+        followed.write(*(line.rstrip("\n") for line in lines))
+    assert followed.count("starts") == 1
+    assert followed.log.facts()["flag_num_gpu_blocks_override"] == "66"
+
+
 def test_a_log_that_was_rotated_away_counts_on(followed: Followed) -> None:
     followed.write("Aborted request(s) a.")
     followed.path.rename(followed.path.with_suffix(".1"))

@@ -29,9 +29,11 @@ _ARGS = re.compile(r"non-default args: (\{.*\})")
 _ARG_PAIR = re.compile(r"'(\w+)': (True|False|None|-?\d+(?:\.\d+)?|'[^']*')")
 _SERVER_ARGS = re.compile(r"\bserver_args=ServerArgs\((.*)\)")
 _SERVER_PAIR = re.compile(r"\b(\w+)=(True|False|None|-?\d+(?:\.\d+)?|'[^']*')")
-_VERSION = re.compile(
-    r"vLLM API server version v?(\d+\.\d+[\w.+-]*)|LLM engine \(v?(\d+\.\d+[\w.+-]*)\) with"
-)
+# vLLM introduces itself in a line or in a logo, whose blocks may be coloured; the engine core follows.
+_NUMBER = r"v?(\d+\.\d+[\w.+-]*)"
+_COLOUR = r"(?:\x1b\[\d*m)*"
+_GREETING = re.compile(rf"vLLM (?:API )?server version {_NUMBER}|█{_COLOUR} +version +{_COLOUR}{_NUMBER}")
+_ENGINE = re.compile(rf"LLM engine \({_NUMBER}\) with")
 _LINES: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("max_model_len", re.compile(r"Using max model len (\d+)")),
     ("max_model_len", re.compile(r"LLM engine \(.*\bmax_seq_len=(\d+)")),
@@ -48,7 +50,7 @@ _LINES: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("max_num_batched_tokens", re.compile(r"\bmax_total_num_tokens=.*\bchunked_prefill_size=(\d+)")),
 )  # fmt: skip
 _KEYWORDS = (
-    "non-default", "API server version", "LLM engine (", "max model len", "prefill is enabled",
+    "non-default", "server version", "█", "LLM engine (", "max model len", "prefill is enabled",
     "KV cache size", "concurrency for", " blocks: ", "KV cache memory", "max_total_num_tokens=",
     "server_args=",
 )  # fmt: skip
@@ -57,15 +59,17 @@ _VALUE_CHARS_MAX = 64
 
 def begins_start(text: str) -> bool:
     """Whether the line is the first that an engine prints when it starts."""
-    return "API server version" in text or "server_args=ServerArgs(" in text
+    if "server_args=ServerArgs(" in text:
+        return True
+    return "version" in text and _GREETING.search(text) is not None
 
 
 def startup_facts(text: str) -> Iterator[tuple[str, str]]:
     """Settings told by one log line, ``flag_…`` for what the operator set; later ones outrank."""
     if not any(word in text for word in _KEYWORDS):
         return
-    if match := _VERSION.search(text):
-        yield "version", (match[1] or match[2]).rstrip(".")
+    if match := _GREETING.search(text) or _ENGINE.search(text):
+        yield "version", next(filter(None, match.groups())).rstrip(".,")
     if match := _ARGS.search(text):
         yield from _flags(_arguments(match[1]))
     if match := _SERVER_ARGS.search(text):
