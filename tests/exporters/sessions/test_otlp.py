@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from diag_exporter.engine.lengths import learn_max_length
 from diag_exporter.sessions.events import Event
 from diag_exporter.sessions.feeds.otlp import NoProtobuf, SpanReader
 from diag_exporter.sessions.feeds.otlp_server import OtlpReceiver, OtlpServer
@@ -87,6 +88,27 @@ def test_the_session_in_a_request_id_must_be_asked_for(identifier) -> None:
     assert (event.session, event.session_source) == (None, "none")
     ((event, _),) = SpanReader(identifier, session_in_id=True).read_json(body)
     assert (event.session, event.session_source) == (identifier.hash("abc"), "request_id")
+
+
+def test_a_span_without_a_model_is_of_the_only_one_served(reader: SpanReader) -> None:
+    """vLLM 0.32 names no model in its spans."""
+    nameless = {key: held for key, held in ATTRIBUTES.items() if key != "gen_ai.response.model"}
+    body = json.dumps(request(nameless, ATTRIBUTES)).encode()
+
+    def models() -> list[str]:
+        return [event.model for event, _ in reader.read_json(body)]
+
+    assert models() == ["", "qwen"]
+    try:
+        learn_max_length("a:1", {"tiny": 4096})
+        assert models() == ["tiny", "qwen"]
+        learn_max_length("b:1", {"tiny": 8192})
+        assert models() == ["tiny", "qwen"]
+        learn_max_length("b:1", {"large": 8192})
+        assert models() == ["", "qwen"]
+    finally:
+        for engine in ("a:1", "b:1"):
+            learn_max_length(engine, {})
 
 
 @pytest.mark.parametrize(

@@ -1,17 +1,18 @@
 """Spans of engines into events: OTLP traces in JSON or protobuf.
 
 vLLM (``--otlp-traces-endpoint``) sends one ``llm_request`` span per *finished* request: tokens, times,
-the request's id; no session, no cached tokens, and nothing for a request that was aborted. SGLang's
-spans carry the same attributes and cached tokens.
+the request's id; no model, no session, no cached tokens, and nothing for a request that was aborted.
+SGLang's spans carry the same attributes and cached tokens.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from diag_exporter.engine.lengths import only_model
 from diag_exporter.sessions.events import Event
 from diag_exporter.sessions.feeds.presets import bare_id, request_hash
 from diag_exporter.sessions.identity import Identifier
@@ -34,11 +35,15 @@ class SpanReader:
     """Turns export requests into events (each with the hash of its id's other spelling).
 
     ``session_in_id``: the gateway sets ``X-Request-Id`` to ``<session>-<number>``; the part before
-    the number is then the session.
+    the number is then the session. ``model``: whose span it is that names none (by default of the one
+    model that the engines asked by this exporter serve, if it is one).
     """
 
-    def __init__(self, identifier: Identifier, *, session_in_id: bool = False) -> None:
+    def __init__(
+        self, identifier: Identifier, *, session_in_id: bool = False, model: Callable[[], str] = only_model
+    ) -> None:
         self._identifier = identifier
+        self._model = model
         self._session_in_id = session_in_id
 
     def read_json(self, body: bytes) -> Spans:
@@ -79,7 +84,8 @@ class SpanReader:
         duration = _number(held.get("gen_ai.latency.e2e"))
         event = Event(
             ts=start / 1e9,
-            model=_text(held.get("gen_ai.response.model") or held.get("gen_ai.request.model")),
+            model=_text(held.get("gen_ai.response.model") or held.get("gen_ai.request.model"))
+            or self._model(),
             session=session,
             session_source=source,
             prompt_tokens=_tokens(held, "prompt_tokens", "input_tokens"),
