@@ -60,6 +60,7 @@ def _sessions(settings: Settings) -> Sequence[Collector]:
         logs=settings.log,
         preset=settings.preset,
         otlp_listen=None if where is None else (where.host, where.port),
+        proxied=settings.proxy_listen is not None,
         # The engine part follows these itself when it knows the engine they belong to.
         engine_logs=() if settings.engine else settings.engine_log,
         key_file=settings.session_key,
@@ -83,7 +84,7 @@ def _proxied(upstream: str, listen: str, sessions: Sessions) -> Collector:
     from diag_exporter.sessions.proxy import ProxyCollector, ProxyError, ProxyOptions, start_proxy
 
     try:
-        running = start_proxy(ProxyOptions(upstream=upstream, listen=listen), sessions.table, sessions.key)
+        running = start_proxy(ProxyOptions(upstream=upstream, listen=listen), sessions.sink, sessions.key)
     except ProxyError as error:
         raise SettingsError(str(error)) from None
     return _Ending(cast("Collector", ProxyCollector(running)), running.stop)

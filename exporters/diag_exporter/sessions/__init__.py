@@ -26,7 +26,8 @@ class SessionOptions:
     ``logs``: request logs, read by ``preset`` (plain, litellm, nginx) or by ``fields`` (plain field ->
     path in the line). ``from_start``: also read what is in them already. ``otlp_listen``: host and port
     to receive traces on. ``session_in_request_id``: the gateway makes request ids of
-    ``<session>-<number>``. ``engine_logs``: logs of engines that no ``--engine`` part follows.
+    ``<session>-<number>``. ``proxied``: a proxy will put its events into ``Sessions.sink``.
+    ``engine_logs``: logs of engines that no ``--engine`` part follows.
     ``key_file``: key of the session hash; None makes one that dies with the process. ``max_length``:
     tokens a model takes (None: what the engine part of this process learnt).
     """
@@ -37,6 +38,7 @@ class SessionOptions:
     from_start: bool = False
     otlp_listen: tuple[str, int] | None = None
     session_in_request_id: bool = False
+    proxied: bool = False
     engine_logs: Sequence[Path] = ()
     key_file: Path | None = None
     sessions: int = 100_000
@@ -48,7 +50,7 @@ class SessionOptions:
 
 
 def open_sessions(options: SessionOptions) -> Sessions:
-    """Open the feeds, not started. Its ``table`` is a sink for the proxy, its ``key`` the hash's.
+    """Open the feeds, not started. Its ``sink`` is for the proxy, its ``key`` the hash's.
 
     Raises ``FeedError`` or ``IdentityError`` (one line each) when something cannot be had.
     """

@@ -12,8 +12,9 @@ from typing import Protocol
 from diag_exporter.engine.lengths import max_length
 from diag_exporter.families import Collector, Family, Group, NoData, Row, Rows
 from diag_exporter.sessions import SessionOptions
+from diag_exporter.sessions.events import Sink
 from diag_exporter.sessions.feeds.engine_log import LOG_FAMILIES, EngineLog, log_rows
-from diag_exporter.sessions.feeds.joining import Joiner
+from diag_exporter.sessions.feeds.joining import JoinedSink, Joiner
 from diag_exporter.sessions.feeds.json_log import JsonLog
 from diag_exporter.sessions.feeds.otlp import SpanReader, Spans
 from diag_exporter.sessions.feeds.otlp_server import OtlpReceiver, OtlpServer
@@ -42,8 +43,9 @@ FEED_FAMILIES: tuple[Family, ...] = (
     Family("llmdiag_feed_last_event_timestamp_seconds", "gauge",
            "Time of the newest event by its own clock: far from now means a late feed or a wrong clock.",
            ("feed", "kind"), "Nothing came yet.", _SRC),
-    Family("llmdiag_feed_joined_total", "counter", "Requests told by a log and a span, made one.",
-           (), "There is no log or no receiver of traces.", _SRC),
+    Family("llmdiag_feed_joined_total", "counter",
+           "Requests told by a log (or the proxy) and by a span, made one.",
+           (), "There is no receiver of traces, or neither log nor proxy.", _SRC),
     Family("llmdiag_session_key_created_timestamp_seconds", "gauge",
            "When the key of the session hash was made; a renewal makes every session look new.",
            (), "", _SRC),
@@ -131,8 +133,9 @@ class Sessions:
             )
         )  # fmt: skip
         self.max_length = options.max_length or max_length
-        both = bool(options.logs) and options.otlp_listen is not None
+        both = (bool(options.logs) or options.proxied) and options.otlp_listen is not None
         self.joiner = Joiner(self.table) if both else None
+        self.sink: Sink = JoinedSink(self.joiner, self.table) if self.joiner is not None else self.table
         self.logs = [
             JsonLog(
                 path, self.joiner or self.table, self.identifier,

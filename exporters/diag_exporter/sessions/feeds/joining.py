@@ -1,7 +1,8 @@
-"""One request told by two feeds (a gateway's log and the engine's span) becomes one event.
+"""One request told by two feeds (a gateway's log or the proxy, and the engine's span) becomes one event.
 
 Whichever comes first waits for the other, for a while and in bounded number; what finds no partner goes
-on alone. A gateway knows who asked and how it ended, an engine knows tokens and where time went.
+on alone. A gateway knows who asked and how it ended, an engine knows tokens and where time went. To the
+joiner the proxy is one more log.
 """
 
 from __future__ import annotations
@@ -11,10 +12,10 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from diag_exporter.sessions.events import Event
+from diag_exporter.sessions.events import Event, Sink
 from diag_exporter.sessions.feeds.json_log import BatchSink
 
-__all__ = ["Joiner", "joined"]
+__all__ = ["JoinedSink", "Joiner", "joined"]
 
 Number = TypeVar("Number", int | None, float | None)
 
@@ -63,7 +64,7 @@ class Joiner:
         self.joined = 0
 
     def add_all(self, events: Sequence[Event]) -> None:
-        """Take in lines of a gateway's log."""
+        """Take in lines of a gateway's log, or what the proxy saw."""
         with self._lock:
             out = [found for event in events if (found := self._met_log(event)) is not None]
             out += self._overdue()
@@ -133,3 +134,17 @@ class Joiner:
         if len(self._aliases) > 2 * len(self._spans) + 1024:
             self._aliases = {alias: key for alias, key in self._aliases.items() if key in self._spans}
         return out
+
+
+class JoinedSink:
+    """Where the proxy puts events that may have a span: starts and ends are told at once, the event
+    itself goes by the joiner."""
+
+    def __init__(self, joiner: Joiner, table: Sink) -> None:
+        self._joiner = joiner
+        self.began = table.began
+        self.ended = table.ended
+
+    def add(self, event: Event) -> None:
+        """Take in one finished request."""
+        self._joiner.add_all((event,))
