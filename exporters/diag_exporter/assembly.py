@@ -87,6 +87,7 @@ def _proxied(upstream: str, listen: str, sessions: Sessions) -> Collector:
         running = start_proxy(ProxyOptions(upstream=upstream, listen=listen), sessions.sink, sessions.key)
     except ProxyError as error:
         raise SettingsError(str(error)) from None
+    sessions.on_key.append(running.take)
     return _Ending(cast("Collector", ProxyCollector(running)), running.stop)
 
 

@@ -41,7 +41,8 @@ class Key:
 
 def new_key(now: float | None = None) -> Key:
     """A key that lives as long as this process."""
-    return Key(secrets.token_bytes(_KEY_BYTES), time.time() if now is None else now)
+    # In milliseconds, as its file will have it.
+    return Key(secrets.token_bytes(_KEY_BYTES), round(time.time() if now is None else now, 3))
 
 
 def load_key(path: Path, *, now: float | None = None, rotate_seconds: float = _ROTATE_SECONDS) -> Key:

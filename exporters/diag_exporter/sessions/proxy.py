@@ -32,6 +32,8 @@ __all__ = [
     "start_proxy",
 ]
 
+_KEY_CHECK_SECONDS = 3600.0
+
 
 def start_proxy(options: ProxyOptions, sink: Sink, key: Key) -> RunningProxy:
     """Listen and pass on until ``stop()``; events go to ``sink`` from the proxy's own threads.
@@ -41,18 +43,36 @@ def start_proxy(options: ProxyOptions, sink: Sink, key: Key) -> RunningProxy:
     return RunningProxy(options, sink, key).start()
 
 
-def run_proxy(options: ProxyOptions, sink: Sink | None = None, key: Key | None = None) -> None:
-    """The same in the foreground, until SIGTERM or SIGINT; without ``sink`` records go to standard output."""
+def run_proxy(options: ProxyOptions, sink: Sink | None = None, key_file: Path | None = None) -> None:
+    """The same in the foreground, until SIGTERM or SIGINT; without ``sink`` records go to standard output.
+
+    Without ``key_file`` the key dies with this run; the one in the file is looked at once an hour, since
+    it is renewed when it is too old, here or by another exporter. Raises ``IdentityError`` likewise."""
+    key = load_key(key_file) if key_file is not None else new_key()
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    running = start_proxy(options, sink if sink is not None else RecordWriter(sys.stdout), key or new_key())
+    running = start_proxy(options, sink if sink is not None else RecordWriter(sys.stdout), key)
     host, port = running.address
     print(f"passing http://{host}:{port} on to {options.upstream}", file=sys.stderr, flush=True)
     try:
-        stop.wait()
+        while not stop.wait(_KEY_CHECK_SECONDS):
+            if key_file is not None:
+                key = _renewed(running, key, key_file)
     finally:
         running.stop()
+
+
+def _renewed(running: RunningProxy, key: Key, file: Path) -> Key:
+    try:
+        found = load_key(file)
+    except IdentityError as error:
+        print(f"diag-exporter: {error}; the key of before stays", file=sys.stderr, flush=True)
+        return key
+    if found.secret != key.secret:
+        running.take(found)
+        print("the key of the session hash was renewed: sessions look new once", file=sys.stderr, flush=True)
+    return found
 
 
 class RecordWriter:
@@ -200,12 +220,11 @@ def proxy(
         include_usage=include_usage,
     )
     try:
-        key = load_key(key_file) if key_file is not None else new_key()
         if records is None:
-            run_proxy(options, None, key)
+            run_proxy(options, None, key_file)
         else:
             with records.open("a", encoding="utf-8") as out:
-                run_proxy(options, RecordWriter(out), key)
+                run_proxy(options, RecordWriter(out), key_file)
     except (ProxyError, IdentityError) as error:
         raise SystemExit(f"diag-exporter: {error}") from None
     except OSError as error:

@@ -124,6 +124,7 @@ class Sessions:
         self._options = options
         self.key: Key = load_key(options.key_file) if options.key_file else new_key()
         self._key_checked = time.monotonic()
+        self.on_key: list[Callable[[Key], None]] = []
         self.identifier = Identifier(self.key)
         self.table = SessionTable(
             Limits(
@@ -195,13 +196,20 @@ class Sessions:
         return [*held, self.receiver.state] if self.receiver is not None else held
 
     def renew_key(self) -> None:
-        """Take a new key once the old one is too old; looked at once an hour."""
+        """Take a new key once the old one is too old; looked at once an hour. Who hashes elsewhere
+        (``on_key``) is told, or one session would bear two names."""
         moment = time.monotonic()
         if self._options.key_file is None or moment - self._key_checked < _KEY_CHECK_SECONDS:
             return
         self._key_checked = moment
-        self.key = load_key(self._options.key_file)
-        self.identifier.take(self.key)
+        key = load_key(self._options.key_file)
+        if key.secret == self.key.secret:
+            return
+        self.key = key
+        self.identifier.take(key)
+        for take in self.on_key:
+            take(key)
+        _LOG.info("the key of the session hash was renewed: every session now looks new once")
 
     def _add_spans(self, spans: Spans) -> None:
         if self.joiner is not None:

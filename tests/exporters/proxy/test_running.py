@@ -14,12 +14,14 @@ import tomllib
 from collections.abc import Callable, Iterator
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
+from typing import cast
 
 import pytest
 
+from diag_exporter.sessions import proxy as proxy_module
 from diag_exporter.sessions.events import Event
-from diag_exporter.sessions.identity import new_key
-from diag_exporter.sessions.proxy import ProxyCollector, ProxyError, ProxyOptions, start_proxy
+from diag_exporter.sessions.identity import Identifier, Key, load_key, new_key
+from diag_exporter.sessions.proxy import ProxyCollector, ProxyError, ProxyOptions, RunningProxy, start_proxy
 from diag_exporter.sessions.proxying import parent
 from diag_exporter.sessions.proxying.wire import Inbox, Outbox
 from tests.exporters.proxy.loopback import (
@@ -82,9 +84,7 @@ async def _speak_or_die(exchange: Exchange) -> None:
         await exchange.send(STREAM_HEAD, chunk(token(_SECRET)), chunk(b"data: [DONE]\n\n"), END)
 
 
-def test_alone_it_writes_records_and_nothing_of_the_text(
-    place: Place, alone: Alone, tmp_path: Path
-) -> None:
+def test_alone_it_writes_records_and_nothing_of_the_text(place: Place, alone: Alone, tmp_path: Path) -> None:
     """Also when the body is broken, the engine dies, the header is malformed."""
     records = tmp_path / "records.jsonl"
     child = alone(
@@ -205,6 +205,63 @@ def test_a_worker_that_dies_is_started_again(started: Callable[..., Place]) -> N
     rows = ProxyCollector(place.proxy).collect(0.0)
     assert rows["llmdiag_proxy_worker_restarts_total"][0].value == 1
     assert rows["llmdiag_proxy_workers"][0].value == 1
+
+
+def test_a_new_key_is_taken_by_running_workers_and_by_those_started_later(place: Place) -> None:
+    told, first, second = Collected(), new_key(), new_key()
+    running = start_proxy(
+        ProxyOptions(f"http://127.0.0.1:{place.engine_port}", ":0", drain_seconds=0.5), told, first
+    )
+    here = Place(running, running.address[1], place.engine_port, told)
+
+    async def ask() -> None:
+        client = await Client.connect(here)
+        await client.send(post(_ASK, headers=("X-Session-Id: s",)))
+        await client.answer()
+        client.close()
+
+    async def run() -> None:
+        async with engine(here, _speak_or_die):
+            await ask()
+            running.take(second)
+            # The worker reads it between two requests; this one may still have the key of before.
+            await asyncio.sleep(0.2)
+            await ask()
+            await asyncio.to_thread(told.wait, 2)
+            (pid,) = running.worker_pids()
+            os.kill(pid, signal.SIGKILL)
+            await eventually(lambda: running.worker_pids() not in ([], [pid]), 6)
+            await ask()
+            await asyncio.to_thread(told.wait, 3)
+
+    try:
+        asyncio.run(run())
+    finally:
+        running.stop()
+    running.take(first)  # after the end: nothing to tell, no error
+    old, new = Identifier(first).hash("s"), Identifier(second).hash("s")
+    assert [event.session for event in told.events] == [old, new, new]
+
+
+def test_alone_it_follows_the_key_in_its_file(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "key"
+    key = load_key(file)
+    taken: list[Key] = []
+
+    class Running:
+        take = staticmethod(taken.append)
+
+    running = cast(RunningProxy, Running())
+    assert proxy_module._renewed(running, key, file) == key
+    assert taken == []
+    file.write_text(f"1.0 {key.secret.hex()}\n")
+    renewed = proxy_module._renewed(running, key, file)
+    assert taken == [renewed] != [key]
+    file.chmod(0o644)
+    assert proxy_module._renewed(running, renewed, file) == renewed
+    first, second = capfd.readouterr().err.splitlines()
+    assert first == "the key of the session hash was renewed: sessions look new once"
+    assert second.endswith("chmod 600 it, or delete it; the key of before stays")
 
 
 def test_a_worker_does_not_outlive_its_exporter(place: Place, alone: Alone) -> None:

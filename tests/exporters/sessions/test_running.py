@@ -167,8 +167,11 @@ def test_a_file_that_is_missing_is_said_once_and_when_it_comes(tmp_path: Path, c
     assert said == ["late.log: no such file or directory", "late.log: can be read again"]
 
 
-def test_a_key_that_grew_old_is_renewed_while_running(tmp_path: Path) -> None:
+def test_a_key_that_grew_old_is_renewed_while_running(tmp_path: Path, caplog) -> None:
+    caplog.set_level("INFO", "diag_exporter")
     sessions = open_sessions(SessionOptions(key_file=tmp_path / "key"))
+    taken: list[object] = []
+    sessions.on_key.append(taken.append)
     before, hashed = sessions.key, sessions.identifier.hash("s")
     (tmp_path / "key").write_text(f"1.0 {before.secret.hex()}\n")
     sessions.renew_key()
@@ -176,6 +179,13 @@ def test_a_key_that_grew_old_is_renewed_while_running(tmp_path: Path) -> None:
     sessions._key_checked -= 3601
     sessions.renew_key()
     assert sessions.key.secret != before.secret
+    assert taken == [sessions.key]
+    sessions._key_checked -= 3601
+    sessions.renew_key()
+    assert taken == [sessions.key]  # it is young: nobody needs to be told
+    (said,) = (record.getMessage() for record in caplog.records)
+    assert said == "the key of the session hash was renewed: every session now looks new once"
+    assert sessions.key.secret.hex() not in said
     assert sessions.identifier.hash("s") != hashed
     (row,) = sessions.collectors()[1].collect(0.0)["llmdiag_session_key_created_timestamp_seconds"]
     assert row.value == pytest.approx(time.time(), abs=60)

@@ -5,6 +5,7 @@ Processes, not threads: an answer on its way must not wait for a page that is be
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
@@ -92,12 +93,17 @@ class RunningProxy:
         """Set once ``stop`` was called."""
         return self._stopping
 
+    def take(self, key: Key) -> None:
+        """Have sessions hashed under ``key`` from now on; requests that are read already keep theirs."""
+        self._key = key
+        for worker in self._workers:
+            worker.tell(_line(_told(key)))
+
     def settings(self) -> bytes:
         """The line a worker starts with. The key goes through the pipe, never on a command line."""
         host, port = self.address
         options = asdict(self.options) | {"listen": f"[{host}]:{port}" if ":" in host else f"{host}:{port}"}
-        told = {"options": options, "secret": self._key.secret.hex(), "created": self._key.created}
-        return json.dumps(told).encode() + b"\n"
+        return _line({"options": options, **_told(self._key)})
 
     def count(self, name: str, label: str, number: int) -> None:
         """A worker's news."""
@@ -136,6 +142,13 @@ class _Worker:
         with self._lock:
             if self._process is not None and self._process.stdin is not None:
                 self._process.stdin.close()
+
+    def tell(self, line: bytes) -> None:
+        """Into the worker's input; one that is ending or starts anew has no need of it."""
+        with self._lock, contextlib.suppress(OSError, ValueError):
+            if self._process is not None and self._process.stdin is not None:
+                self._process.stdin.write(line)
+                self._process.stdin.flush()
 
     def join(self, seconds: float) -> None:
         if not self.thread.is_alive():
@@ -188,12 +201,18 @@ class _Worker:
                 env=os.environ | {"PYTHONPATH": path},
             )
             assert process.stdin is not None
-            try:
+            with contextlib.suppress(BrokenPipeError):
                 process.stdin.write(self._proxy.settings())
                 process.stdin.flush()
-            except BrokenPipeError:
-                pass
         return process
+
+
+def _told(key: Key) -> dict[str, object]:
+    return {"secret": key.secret.hex(), "created": key.created}
+
+
+def _line(said: dict[str, object]) -> bytes:
+    return json.dumps(said).encode() + b"\n"
 
 
 def _check_aiohttp() -> None:

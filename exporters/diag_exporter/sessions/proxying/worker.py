@@ -1,4 +1,5 @@
-"""A process that listens and passes on. Its parent writes settings to its standard input and holds it open.
+"""A process that listens and passes on. Its parent writes settings to its standard input and holds it open;
+a later line there is a new key of the session hash.
 
     python -m diag_exporter.sessions.proxying.worker
 
@@ -42,13 +43,13 @@ _BACKLOG = 1024
 _READ_BYTES = 32 * 1024
 
 
-async def serve(options: ProxyOptions, key: Key, outbox: Outbox, stop: asyncio.Event) -> None:
+async def serve(options: ProxyOptions, identifier: Identifier, outbox: Outbox, stop: asyncio.Event) -> None:
     """Listen until ``stop``, then let running answers end within ``drain_seconds``."""
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(_told_in_a_line)
     ledger = Ledger(outbox, options.instance or options.upstream)
     async with _session(options) as session:
-        handler = Handler(options, session, ledger, Identifier(key))
+        handler = Handler(options, session, ledger, identifier)
         server = _Server(
             handler,
             auto_decompress=False,
@@ -206,9 +207,17 @@ async def _until_input_ends(options: ProxyOptions, key: Key, outbox: Outbox) -> 
         loop.add_signal_handler(number, stop.set if number == signal.SIGTERM else lambda: None)
     reader = asyncio.StreamReader()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin.buffer)
-    watch = asyncio.create_task(reader.read())
+    identifier = Identifier(key)
+    watch = asyncio.create_task(_new_keys(reader, identifier))
     watch.add_done_callback(lambda _: stop.set())
-    await serve(options, key, outbox, stop)
+    await serve(options, identifier, outbox, stop)
+
+
+async def _new_keys(reader: asyncio.StreamReader, identifier: Identifier) -> None:
+    """Take each key the parent sends, until it closes its end."""
+    async for line in reader:
+        told = json.loads(line)
+        identifier.take(Key(bytes.fromhex(told["secret"]), told["created"]))
 
 
 def main() -> int:
