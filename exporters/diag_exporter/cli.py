@@ -67,7 +67,11 @@ Own = Annotated[
 ]
 EngineUrl = Annotated[
     list[str] | None,
-    typer.Option("--engine", metavar="URL", help="A vLLM or SGLang server to ask. Repeatable."),
+    typer.Option(
+        "--engine",
+        metavar="[NAME=]URL",
+        help="A vLLM or SGLang server to ask, and how to label it. Repeatable.",
+    ),
 ]
 EngineLog = Annotated[
     list[Path] | None, typer.Option(metavar="FILE", help="The engine's own log, followed. Repeatable.")

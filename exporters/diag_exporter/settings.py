@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 from urllib.parse import urlsplit
 
+from diag_exporter.engine import split_name
+
 __all__ = ["DEFAULT_LISTEN", "Address", "Profile", "Settings", "SettingsError", "address", "merged"]
 
 Profile = Literal["minimal", "default", "full"]
@@ -37,8 +39,8 @@ class Settings:
 
     ``on``/``off``: names of collectors. Seconds are intervals of the two groups; ``stale_after`` counts
     intervals. ``gpus``: how many there should be (None: as many as were seen at start). ``own``:
-    patterns of processes that are the engine. ``engine``: URLs. ``log``: request logs, ``engine_log``:
-    logs of the engine itself, ``preset``: how request logs are read.
+    patterns of processes that are the engine. ``engine``: URLs, or ``NAME=URL``. ``log``: request logs,
+    ``engine_log``: logs of the engine itself, ``preset``: how request logs are read.
     """
 
     listen: str = DEFAULT_LISTEN
@@ -83,7 +85,7 @@ class Settings:
             if value := getattr(self, name):
                 address(value, f"--{name.replace('_', '-')}")
         for url in self.engine:
-            _http(url, "--engine")
+            _http(split_name(url)[1], "--engine")
         if (self.proxy_listen is None) != (self.upstream is None):
             raise SettingsError("--proxy-listen and --upstream belong together")
         if self.upstream is not None:

@@ -13,16 +13,17 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from diag_exporter.families import Collector
 
-__all__ = ["EngineOptions", "collectors"]
+__all__ = ["EngineOptions", "collectors", "split_name"]
 
 
 @dataclass(frozen=True, slots=True)
 class EngineOptions:
     """Whom to ask and how often.
 
-    ``urls``: servers (vLLM, SGLang). ``logs``: their logs; the first log belongs to the first URL, and
-    so on, and its start-up lines tell what the endpoints don't. ``token_file``: a file with the API
-    key, read anew for each round. Seconds: of polls of /health, of all else, and of one answer.
+    ``urls``: servers (vLLM, SGLang), each as ``URL`` or ``NAME=URL``. ``logs``: their logs; the first log
+    belongs to the first URL, and so on, and its start-up lines tell what the endpoints don't.
+    ``token_file``: a file with the API key, read anew for each round. Seconds: of polls of /health, of
+    all else, and of one answer.
     """
 
     urls: Sequence[str] = ()
@@ -31,6 +32,13 @@ class EngineOptions:
     health_seconds: float = 10.0
     facts_seconds: float = 60.0
     time_out: float = 5.0
+
+
+def split_name(text: str) -> tuple[str, str]:
+    """Name and URL of ``NAME=URL``; the name is "" where only a URL is given."""
+    name, equals, url = text.partition("=")
+    # An equals sign behind the host belongs to the URL.
+    return (name, url) if equals and name and not set(name) & set("/?#") else ("", text)
 
 
 def collectors(options: EngineOptions) -> list[Collector]:

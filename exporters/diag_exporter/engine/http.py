@@ -8,10 +8,13 @@ import time
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from diag_exporter.engine import split_name
+
 __all__ = ["Address", "EngineError", "Reply", "Unreachable", "get", "parse_address"]
 
 _BODY_BYTES_MAX = 8 << 20
 _CHUNK_BYTES = 1 << 16
+_NAME_CHARS_MAX = 128
 
 
 class EngineError(Exception):
@@ -28,16 +31,21 @@ class Unreachable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where an engine listens. ``path``: what stands before ``/v1`` (a gateway's prefix), or ""."""
+    """Where an engine listens. ``path``: what stands before ``/v1`` (a gateway's prefix), or "".
+    ``called``: the name it was given, or ""."""
 
     host: str
     port: int
     tls: bool
     path: str
+    called: str = ""
 
     @property
     def name(self) -> str:
-        """``host:port``, as Prometheus would call the instance."""
+        """What its series are labelled with: the given name, else ``host:port``, as Prometheus would call
+        the instance if it scraped the engine under the same address."""
+        if self.called:
+            return self.called
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
@@ -50,8 +58,11 @@ class Reply:
     seconds: float
 
 
-def parse_address(url: str) -> Address:
-    """Raises ``EngineError``. A trailing ``/v1`` or ``/metrics`` is taken off."""
+def parse_address(text: str) -> Address:
+    """Of ``URL`` or ``NAME=URL``. Raises ``EngineError``. A trailing ``/v1`` or ``/metrics`` is taken off."""
+    called, url = split_name(text)
+    if len(called) > _NAME_CHARS_MAX or not called.isprintable() or called != called.strip():
+        raise EngineError(f"an engine's name is at most {_NAME_CHARS_MAX} printable characters: {called!r}")
     try:
         parts = urlsplit(url if "//" in url else f"http://{url}")
         port = parts.port
@@ -61,7 +72,7 @@ def parse_address(url: str) -> Address:
         raise EngineError(f"{url!r} is not an engine's URL, like http://127.0.0.1:8000")
     path = parts.path.rstrip("/").removesuffix("/metrics").removesuffix("/v1")
     tls = parts.scheme == "https"
-    return Address(parts.hostname, port or (443 if tls else 80), tls, path)
+    return Address(parts.hostname, port or (443 if tls else 80), tls, path, called)
 
 
 def get(address: Address, path: str, *, token: str = "", seconds: float = 5.0) -> Reply:

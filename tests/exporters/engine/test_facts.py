@@ -163,17 +163,31 @@ def test_proc_that_cannot_be_read(tmp_path) -> None:
     ("url", "address"),
     [("http://h:1", Address("h", 1, False, "")), ("https://h/v1", Address("h", 443, True, "")),
      ("h:8000", Address("h", 8000, False, "")),
-     ("http://[::1]:9/a/metrics/", Address("::1", 9, False, "/a"))],
+     ("http://[::1]:9/a/metrics/", Address("::1", 9, False, "/a")),
+     ("10.0.0.7:8000=http://h:1/v1", Address("h", 1, False, "", "10.0.0.7:8000")),
+     ("a b=h:8000", Address("h", 8000, False, "", "a b")),
+     ("http://h:1/?a=b", Address("h", 1, False, ""))],
 )  # fmt: skip
 def test_addresses(url: str, address: Address) -> None:
     assert parse_address(url) == address
     assert parse_address("http://[::1]:9").name == "[::1]:9"
+    assert parse_address("pod-0=http://[::1]:9").name == "pod-0"
 
 
-@pytest.mark.parametrize("url", ["", "ftp://h", "http://", "http://h:x", "http://h:99999", "http://[::"])
+@pytest.mark.parametrize(
+    "url",
+    ["", "ftp://h", "http://", "http://h:x", "http://h:99999", "http://[::", "=http://h", "a="],
+)
 def test_bad_addresses_are_told_in_one_line(url: str) -> None:
     with pytest.raises(EngineError, match="is not an engine's URL") as caught:
         parse_address(url)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["x" * 129, "a\nb", " a"])
+def test_an_engine_is_called_something_that_can_be_a_label(name: str) -> None:
+    with pytest.raises(EngineError, match="printable characters") as caught:
+        parse_address(f"{name}=http://h:1")
     assert "\n" not in str(caught.value)
 
 

@@ -177,6 +177,22 @@ def test_collectors_with_a_log(engine, tmp_path) -> None:
         logs.close()
 
 
+def test_a_given_name_labels_facts_and_log(engine, tmp_path) -> None:
+    """Prometheus may scrape the engine under an address that is not the exporter's."""
+    log = tmp_path / "vllm.log"
+    log.write_text("")
+    vllm(engine)
+    options = EngineOptions((f"vllm-0.svc:8000={engine.url}",), (log,), health_seconds=0.05, time_out=0.5)
+    facts, logs = made(options)
+    try:
+        page = settled(facts, "llmdiag_model_max_len_tokens")
+        assert {row.labels[0] for some in page.values() for row in some} == {"vllm-0.svc:8000"}
+        assert {row.labels[0] for some in logs.collect(0.0).values() for row in some} == {"vllm-0.svc:8000"}
+    finally:
+        facts.close()
+        logs.close()
+
+
 def test_one_engine_that_hangs_holds_up_no_other(engine, other, answers) -> None:
     engine.answers["/health"] = answers["hang"](5.0)
     (collector,) = made(EngineOptions((engine.url, other.url), health_seconds=0.05, time_out=2.0))

@@ -161,6 +161,8 @@ def test_a_second_exporter_on_the_port_says_what_to_do(
         (("engine",), 1, "nothing to read: give --engine URL"),
         (("sessions",), 1, "nothing to read: give --log FILE"),
         (("engine", "--engine", "127.0.0.1:8000"), 1, "--engine is a URL"),
+        (("engine", "--engine", "pod-0=127.0.0.1:8000"), 1, "--engine is a URL"),
+        (("engine", "--engine", "x=http://a:1", "--engine", "x=http://b:1"), 1, "x is given twice"),
         (("gpu", "--off", "clock"), 1, "no collector is called clock; there are clocks, "),
         (("gpu", "--own", "("), 1, "is no regular expression"),
         (("demo", "--script", "/nonexistent.json"), 1, "cannot be read: No such file"),
