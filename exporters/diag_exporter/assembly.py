@@ -20,6 +20,7 @@ from diag_exporter.snapshot import Sampler
 from diag_exporter.webconfig import load
 
 if TYPE_CHECKING:
+    from diag_exporter.sessions import SessionOptions
     from diag_exporter.sessions.running import Sessions
 
 __all__ = ["PARTS", "Running", "build", "chosen", "wanted"]
@@ -44,47 +45,73 @@ def _engine(settings: Settings) -> Sequence[Collector]:
     from diag_exporter.engine import EngineOptions, collectors
     from diag_exporter.engine.http import EngineError
 
+    token = settings.engine_token
     try:
-        return collectors(EngineOptions(urls=settings.engine, logs=settings.engine_log))
+        if token is not None:
+            # Read anew for each round; at start it is only made sure that it can be.
+            token.open("rb").close()
+    except OSError as error:
+        raise SettingsError(f"--engine-token {token} cannot be read: {error.strerror}") from None
+    try:
+        return collectors(EngineOptions(settings.engine, settings.engine_log, token_file=token))
     except EngineError as error:
         raise SettingsError(str(error)) from None
 
 
-def _sessions(settings: Settings) -> Sequence[Collector]:
-    from diag_exporter.sessions import SessionOptions, collectors, open_sessions
-    from diag_exporter.sessions.feeds.state import FeedError
-    from diag_exporter.sessions.identity import IdentityError
+def _session_options(settings: Settings) -> SessionOptions:
+    from diag_exporter.sessions import SessionOptions
+    from diag_exporter.sessions.feeds.json_log import parse_fields
 
     where = address(settings.otlp_listen, "--otlp-listen") if settings.otlp_listen else None
-    options = SessionOptions(
+    return SessionOptions(
         logs=settings.log,
         preset=settings.preset,
+        fields=parse_fields(",".join(settings.log_field)),
+        from_start=settings.from_start,
         otlp_listen=None if where is None else (where.host, where.port),
+        session_in_request_id=settings.session_in_request_id,
         proxied=settings.proxy_listen is not None,
         # The engine part follows these itself when it knows the engine they belong to.
         engine_logs=() if settings.engine else settings.engine_log,
         key_file=settings.session_key,
+        sessions=settings.max_sessions,
         tenants=settings.top,
+        active_seconds=settings.active,
     )
+
+
+def _sessions(settings: Settings) -> Sequence[Collector]:
+    from diag_exporter.sessions import collectors, open_sessions
+    from diag_exporter.sessions.feeds.state import FeedError
+    from diag_exporter.sessions.identity import IdentityError
+
     try:
+        options = _session_options(settings)
         sessions = open_sessions(options)
     except (FeedError, IdentityError, ValueError) as error:
         raise SettingsError(str(error)) from None
     made = collectors(options, sessions)
     if settings.upstream is not None and settings.proxy_listen is not None:
         try:
-            made.append(_proxied(settings.upstream, settings.proxy_listen, sessions))
+            made.append(_proxied(settings.upstream, settings.proxy_listen, settings, sessions))
         except SettingsError:
             sessions.close()
             raise
     return made
 
 
-def _proxied(upstream: str, listen: str, sessions: Sessions) -> Collector:
+def _proxied(upstream: str, listen: str, settings: Settings, sessions: Sessions) -> Collector:
     from diag_exporter.sessions.proxy import ProxyCollector, ProxyError, ProxyOptions, start_proxy
 
+    options = ProxyOptions(
+        upstream=upstream,
+        listen=listen,
+        workers=settings.proxy_workers,
+        tenant_header=settings.tenant_header,
+        include_usage=settings.include_usage,
+    )
     try:
-        running = start_proxy(ProxyOptions(upstream=upstream, listen=listen), sessions.sink, sessions.key)
+        running = start_proxy(options, sessions.sink, sessions.key)
     except ProxyError as error:
         raise SettingsError(str(error)) from None
     sessions.on_key.append(running.take)
@@ -204,10 +231,11 @@ def wanted(parts: Sequence[str], settings: Settings) -> tuple[str, ...]:
 _PACE = ("profile", "on", "off", "fast", "slow", "stale_after")
 _READ_BY: Mapping[str, tuple[str, ...]] = {
     "gpu": ("top", "gpus", "own"),
-    "engine": ("engine", "engine_log"),
+    "engine": ("engine", "engine_log", "engine_token"),
     "sessions": (
-        "log", "preset", "engine", "engine_log", "otlp_listen", "session_key", "proxy_listen", "upstream",
-        "top",
+        "log", "preset", "log_field", "from_start", "engine", "engine_log", "otlp_listen",
+        "session_in_request_id", "session_key", "max_sessions", "active", "proxy_listen", "upstream",
+        "proxy_workers", "tenant_header", "include_usage", "top",
     ),
     "demo": ("script",),
 }  # fmt: skip

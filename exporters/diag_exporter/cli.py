@@ -73,6 +73,9 @@ EngineUrl = Annotated[
         help="A vLLM or SGLang server to ask, and how to label it. Repeatable.",
     ),
 ]
+EngineToken = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Holds the engines' API key (vLLM's --api-key).")
+]
 EngineLog = Annotated[
     list[Path] | None, typer.Option(metavar="FILE", help="The engine's own log, followed. Repeatable.")
 ]
@@ -82,8 +85,24 @@ Log = Annotated[
 Preset = Annotated[
     str | None, typer.Option(metavar="NAME", help="How to read --log: plain, litellm or nginx.")
 ]
+LogField = Annotated[
+    list[str] | None,
+    typer.Option(metavar="FIELD=PATH", help="Where plain lines have it: session=meta.chat. Repeatable."),
+]
+FromStart = Annotated[bool | None, typer.Option("--from-start", help="Also count what --log already holds.")]
 Otlp = Annotated[
     str | None, typer.Option("--otlp-listen", metavar="HOST:PORT", help="Receive OTLP/HTTP traces here.")
+]
+SessionInId = Annotated[
+    bool | None,
+    typer.Option("--session-in-request-id", help="Request ids in traces are SESSION-NUMBER."),
+]
+MaxSessions = Annotated[
+    int | None, typer.Option(metavar="N", help="Sessions to remember (100000; some 200 bytes each).")
+]
+Active = Annotated[
+    float | None,
+    typer.Option(metavar="SECONDS", help="A session is active this long after a request (900)."),
 ]
 SessionKey = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Key of the session hash (mode 0600; made if missing).")
@@ -92,6 +111,16 @@ ProxyListen = Annotated[
     str | None, typer.Option(metavar="HOST:PORT", help="Run the proxy here; needs --upstream.")
 ]
 Upstream = Annotated[str | None, typer.Option(metavar="URL", help="The engine behind the proxy.")]
+ProxyWorkers = Annotated[
+    int | None, typer.Option(metavar="N", help="Processes of the proxy that share its port (1).")
+]
+TenantHeader = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Header that tells the proxy the tenant (x-tenant-id).")
+]
+IncludeUsage = Annotated[
+    bool | None,
+    typer.Option("--include-usage", help="Have streams tell the proxy token counts, unseen by clients."),
+]
 
 
 @app.callback(invoke_without_command=True)
@@ -128,6 +157,7 @@ def gpu(
 @app.command(short_help="What an engine's own metrics leave out.")
 def engine(
     engine: EngineUrl = None,
+    engine_token: EngineToken = None,
     engine_log: EngineLog = None,
     listen: Listen = None,
     web_config: WebConfig = None,
@@ -146,11 +176,19 @@ def engine(
 def sessions(
     log: Log = None,
     preset: Preset = None,
+    log_field: LogField = None,
+    from_start: FromStart = None,
     engine_log: EngineLog = None,
     otlp_listen: Otlp = None,
+    session_in_request_id: SessionInId = None,
     session_key: SessionKey = None,
+    max_sessions: MaxSessions = None,
+    active: Active = None,
     proxy_listen: ProxyListen = None,
     upstream: Upstream = None,
+    proxy_workers: ProxyWorkers = None,
+    tenant_header: TenantHeader = None,
+    include_usage: IncludeUsage = None,
     top: Top = None,
     listen: Listen = None,
     web_config: WebConfig = None,
@@ -169,13 +207,22 @@ def sessions(
 @app.command(name="all", short_help="All three on one box.")
 def everything(
     engine: EngineUrl = None,
+    engine_token: EngineToken = None,
     engine_log: EngineLog = None,
     log: Log = None,
     preset: Preset = None,
+    log_field: LogField = None,
+    from_start: FromStart = None,
     otlp_listen: Otlp = None,
+    session_in_request_id: SessionInId = None,
     session_key: SessionKey = None,
+    max_sessions: MaxSessions = None,
+    active: Active = None,
     proxy_listen: ProxyListen = None,
     upstream: Upstream = None,
+    proxy_workers: ProxyWorkers = None,
+    tenant_header: TenantHeader = None,
+    include_usage: IncludeUsage = None,
     top: Top = None,
     gpus: Gpus = None,
     own: Own = None,

@@ -40,7 +40,9 @@ class Settings:
     ``on``/``off``: names of collectors. Seconds are intervals of the two groups; ``stale_after`` counts
     intervals. ``gpus``: how many there should be (None: as many as were seen at start). ``own``:
     patterns of processes that are the engine. ``engine``: URLs, or ``NAME=URL``. ``log``: request logs,
-    ``engine_log``: logs of the engine itself, ``preset``: how request logs are read.
+    ``engine_log``: logs of the engine itself, ``preset``: how request logs are read, ``log_field``:
+    ``FIELD=PATH`` where the plain preset finds a field elsewhere. ``active``: seconds after its last request
+    that a session counts as active. ``tenant_header``: empty, and the proxy knows no tenants.
     """
 
     listen: str = DEFAULT_LISTEN
@@ -55,14 +57,23 @@ class Settings:
     gpus: int | None = None
     own: tuple[str, ...] = ()
     engine: tuple[str, ...] = ()
+    engine_token: Path | None = None
     log: tuple[Path, ...] = ()
     preset: str = "plain"
+    log_field: tuple[str, ...] = ()
+    from_start: bool = False
     engine_log: tuple[Path, ...] = ()
     otlp_listen: str | None = None
+    session_in_request_id: bool = False
     session_key: Path | None = None
+    max_sessions: int = 100_000
+    active: float = 900.0
     script: Path | None = None
     proxy_listen: str | None = None
     upstream: str | None = None
+    proxy_workers: int = 1
+    tenant_header: str = "x-tenant-id"
+    include_usage: bool = False
     extra: Mapping[str, str] = field(default_factory=dict)
 
     def checked(self) -> Settings:
@@ -86,11 +97,20 @@ class Settings:
                 address(value, f"--{name.replace('_', '-')}")
         for url in self.engine:
             _http(split_name(url)[1], "--engine")
+        self._check_sessions()
+        return self
+
+    def _check_sessions(self) -> None:
+        if not 1000 <= self.max_sessions <= 10_000_000:
+            raise SettingsError("--max-sessions must be between 1000 and 10000000: each takes some 200 bytes")
+        if not self.active >= 1:
+            raise SettingsError("--active must be at least 1 second")
         if (self.proxy_listen is None) != (self.upstream is None):
             raise SettingsError("--proxy-listen and --upstream belong together")
+        if self.upstream is None and (self.include_usage or self.proxy_workers != 1):
+            raise SettingsError("--include-usage and --proxy-workers are the proxy's: give --proxy-listen")
         if self.upstream is not None:
             _http(self.upstream, "--upstream")
-        return self
 
 
 def address(text: str, flag: str) -> Address:
@@ -125,11 +145,12 @@ def _file(path: Path) -> dict[str, Any]:
     return {name.replace("-", "_"): value for name, value in table.items()}
 
 
-_PATHS = {"web_config", "session_key", "script"}
-_MANY = {"on", "off", "own", "engine"}
+_PATHS = {"web_config", "session_key", "script", "engine_token"}
+_MANY = {"on", "off", "own", "engine", "log_field"}
 _MANY_PATHS = {"log", "engine_log"}
-_REAL = {"fast", "slow", "stale_after"}
-_WHOLE = {"top", "gpus"}
+_REAL = {"fast", "slow", "stale_after", "active"}
+_WHOLE = {"top", "gpus", "max_sessions", "proxy_workers"}
+_SWITCHES = {"from_start", "session_in_request_id", "include_usage"}
 
 
 def _typed(name: str, value: object) -> object:
@@ -138,6 +159,10 @@ def _typed(name: str, value: object) -> object:
         kinds = int if name in _WHOLE else int | float
         if not isinstance(value, kinds) or isinstance(value, bool):
             raise SettingsError(f"{name} must be a number, not {value!r}")
+        return value
+    if name in _SWITCHES:
+        if not isinstance(value, bool):
+            raise SettingsError(f"{name} must be true or false, not {value!r}")
         return value
     if name in _MANY or name in _MANY_PATHS:
         some = [value] if isinstance(value, str | Path) else value

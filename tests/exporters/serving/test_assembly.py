@@ -5,14 +5,19 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import fields, replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
+import typer.main
 
 from diag_exporter import assembly
 from diag_exporter.assembly import Running, build, chosen, wanted
+from diag_exporter.cli import app
 from diag_exporter.families import Family, Row
+from diag_exporter.sessions.proxy import ProxyError, ProxyOptions
 from diag_exporter.settings import Settings, SettingsError
 
 PLAIN = Family("llmdiag_plain", "gauge", "Plain.")
@@ -133,6 +138,85 @@ def test_settings_are_not_taken_while_a_call_hangs(scripted: Any, running: Calla
         one.reload(replace(FREE, top=5))
     assert one.server.exporter.samplers == before
     gate.set()
+
+
+def test_every_flag_has_a_setting_and_every_setting_a_flag() -> None:
+    """What can be set and no flag tells is found by nobody; what no part reads again is not reloaded."""
+    known = {one.name for one in fields(Settings)} - {"extra"}
+    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    flags = {
+        name: {parameter.name for parameter in commands[name].params if parameter.name != "help"}
+        for name in ("gpu", "engine", "sessions", "all", "demo")
+    }
+    assert set().union(*flags.values()) - {"config"} == known
+    assert flags["all"] == flags["gpu"] | flags["engine"] | flags["sessions"]
+    read = {name for some in assembly._READ_BY.values() for name in some} | set(assembly._PACE)
+    assert known - read == {"listen", "web_config"}
+
+
+def test_what_is_set_reaches_the_sessions(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text("".join(f'{{"ts": 1.8e9, "model": "m", "chat": "c{n % 2}"}}\n' for n in range(6)))
+    settings = replace(FREE, log=(log,), log_field=("session=chat",), from_start=True, active=5.0)
+    sampler = build(["sessions"], settings)["sessions"]
+    sampler.start()
+    try:
+        end = time.monotonic() + 5
+        while not any(row.value for row in sampler.snapshot().rows.get("llmdiag_sessions_held", ())):
+            assert time.monotonic() < end
+            time.sleep(0.02)
+        assert sampler.snapshot().rows["llmdiag_sessions_held"][0].value == 2
+    finally:
+        sampler.stop()
+    options = assembly._session_options(
+        replace(FREE, max_sessions=1234, active=5.0, session_in_request_id=True, top=3)
+    )
+    assert (options.sessions, options.active_seconds, options.session_in_request_id) == (1234, 5.0, True)
+    assert options.tenants == 3
+
+
+def test_what_is_set_reaches_the_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[Any] = []
+
+    def start(options: Any, *_: object) -> Any:
+        given.append(options)
+        raise ProxyError("enough")
+
+    monkeypatch.setattr("diag_exporter.sessions.proxy.start_proxy", start)
+    settings = replace(
+        FREE, proxy_listen=":0", upstream="http://u:1", proxy_workers=3, tenant_header="x-team",
+        include_usage=True,
+    )  # fmt: skip
+    with pytest.raises(SettingsError, match="enough"):
+        build(["sessions"], settings)
+    assert given == [ProxyOptions("http://u:1", ":0", workers=3, tenant_header="x-team", include_usage=True)]
+
+
+def test_the_token_reaches_the_engine(tmp_path: Path) -> None:
+    seen: list[str | None] = []
+
+    class Engine(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            seen.append(self.headers.get("Authorization"))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            return None
+
+    token = tmp_path / "token"
+    token.write_text("sk-1\n")
+    with ThreadingHTTPServer(("127.0.0.1", 0), Engine) as server:
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_address[1]}"
+        sampler = build(["engine"], replace(FREE, engine=(url,), engine_token=token))["engine"]
+        sampler.start()
+        end = time.monotonic() + 5
+        while "Bearer sk-1" not in seen:
+            assert time.monotonic() < end
+            time.sleep(0.02)
+        sampler.stop()
+        server.shutdown()
 
 
 @pytest.mark.parametrize(("listen", "guarded"), [("127.0.0.1:0", True), ("[::1]:0", True), (":0", False)])

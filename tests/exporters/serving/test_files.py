@@ -175,6 +175,15 @@ def test_flags_stand_over_the_file(tmp_path):
     )
 
 
+def test_a_switch_of_the_file_stays_on_unless_a_flag_is_given(tmp_path):
+    path = tmp_path / "exporter.toml"
+    path.write_text('from_start = true\nlog_field = "session=chat"\ntenant_header = ""\n')
+    known = merged({"from_start": None, "session_in_request_id": True}, path)
+    assert known == Settings(
+        from_start=True, session_in_request_id=True, log_field=("session=chat",), tenant_header=""
+    )
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
@@ -195,6 +204,12 @@ def test_flags_stand_over_the_file(tmp_path):
         ("engine = ['http://[::1']\n", "--engine is a URL"),
         ("otlp_listen = 'x'\n", "--otlp-listen is HOST:PORT"),
         ("upstream = 'http://127.0.0.1:1'\n", "belong together"),
+        ("include_usage = 1\n", "include_usage must be true or false, not 1"),
+        ("include_usage = true\n", "are the proxy's: give --proxy-listen"),
+        ("proxy_workers = 2\n", "are the proxy's: give --proxy-listen"),
+        ("max_sessions = 5\n", "--max-sessions must be between"),
+        ("active = 0\n", "--active must be at least 1 second"),
+        ("log_field = 3\n", "log_field must be a list of texts"),
     ],
 )
 def test_bad_settings_are_one_line(tmp_path, text, says):
