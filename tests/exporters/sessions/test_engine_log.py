@@ -61,6 +61,24 @@ def test_one_failed_start_is_one_bind_failure(followed: Followed) -> None:
     assert followed.count("bind_failures") == 2
 
 
+def test_a_failed_start_leaves_the_facts_of_the_engine_that_runs(followed: Followed) -> None:
+    running = ("vLLM API server version 0.32.0", "non-default args: {'max_num_seqs': 4}")
+    failed = ("vLLM API server version 0.33.0", "non-default args: {'max_num_seqs': 99}")
+    taken = ("OSError: [Errno 98] Address already in use", "ERROR: [Errno 98] address already in use")
+    held = {"version": "0.32.0", "flag_max_num_seqs": "4", "kv_capacity_tokens": "44800"}
+    followed.write(*running, "CPU KV cache size: 44,800 tokens")
+    followed.write(*failed, *taken, *failed, *taken)
+    assert followed.log.facts() == held
+    followed.write("KV connector: [Errno 98] Address already in use")
+    assert followed.log.facts() == held
+
+
+def test_a_port_that_is_taken_later_is_no_failed_start(followed: Followed) -> None:
+    followed.write("vLLM API server version 0.31.0", "vLLM API server version 0.32.0")
+    followed.write("CPU KV cache size: 44,800 tokens", "[Errno 98] Address already in use")
+    assert followed.log.facts() == {"version": "0.32.0", "kv_capacity_tokens": "44800"}
+
+
 def test_preemptions_by_their_own_numbers(followed: Followed) -> None:
     v0 = "WARNING 10-07 12:00:00 scheduler.py:1] Sequence group 9 is preempted by PreemptionMode.RECOMPUTE mode because there is not enough KV cache space. total_num_cumulative_preemption="  # noqa: E501
     followed.write(f"{v0}1", f"{v0}51")
@@ -90,7 +108,7 @@ def test_aborts_and_kv_failures_and_deaths(followed: Followed) -> None:
 def test_history_gives_facts_and_no_counts(tmp_path) -> None:
     path = tmp_path / "old.log"
     path.write_text(
-        "INFO vLLM API server version 0.33.0\n[Errno 98] Address already in use\n"
+        "[Errno 98] Address already in use\nINFO vLLM API server version 0.33.0\n"
         "INFO non-default args: {'max_num_seqs': 64, 'api_key': ['sk-1'], 'model': '/secret/path'}\n"
         "INFO GPU KV cache size: 215,112 tokens, Maximum concurrency for 131,072 tokens per request: 1.64x\n"
     )

@@ -75,13 +75,15 @@ class EngineLog:
         self._clock = clock
         self._lock = threading.Lock()
         self._facts: dict[str, str] = {}
+        self._facts_before: dict[str, str] = {}
         self._cumulative: int | None = None
         self._bind_told = -_ONE_FAILURE_SECONDS + clock()
         self._follower = Follower(path, from_start=True, line_bytes_max=1 << 20)
         self._history_bytes = self._follower.size()
 
     def facts(self) -> dict[str, str]:
-        """What the last start said (see ``engine_startup``); empty when none was seen."""
+        """What the last start said that found its address free (see ``engine_startup``); empty when
+        none was seen."""
         with self._lock:
             return dict(self._facts)
 
@@ -108,12 +110,16 @@ class EngineLog:
 
     def _feed(self, text: str, *, old: bool) -> None:
         if begins_start(text):
-            self._facts.clear()
+            self._facts_before, self._facts = self._facts, {}
             self._cumulative = None
             if not old:
                 self.counts["llmdiag_engine_starts_total"] += 1
         self._facts.update(startup_facts(text))
         if _KEYWORDS.search(text):
+            # Who has the address is the engine that wrote here before, if any; not the one that failed. Once
+            # its KV cache stands a start has not failed: then it is some other port.
+            if "kv_capacity_tokens" not in self._facts and _BIND.search(text):
+                self._facts = dict(self._facts_before)
             preempted = self._preempted(text)  # of history, too: it goes on from the last number told
             if not old:
                 self._trouble(text, preempted)
