@@ -9,6 +9,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from diag_exporter.engine import lengths
+
 Answer = tuple[int, bytes] | Callable[["StandIn"], None]
 
 
@@ -54,6 +56,13 @@ class Engine:
     def close(self) -> None:
         self.server.shutdown()
         self.server.server_close()
+
+
+@pytest.fixture(autouse=True)
+def _nothing_learnt() -> Iterator[None]:
+    """What a poller of a test learnt must not be known to the tests of sessions."""
+    yield
+    lengths._known.clear()
 
 
 @pytest.fixture
