@@ -1,6 +1,7 @@
 """The command line: ``diag-exporter gpu|engine|sessions|all|proxy|demo``.
 
-Exit codes: 0 it ran and stopped cleanly, 1 it could not run as asked, 2 wrong usage.
+Exit codes: 0 it ran and stopped cleanly, 1 it could not run as asked or only a new process can go on,
+2 wrong usage.
 """
 
 from __future__ import annotations
