@@ -16,6 +16,7 @@ __all__ = ["metrics_facts", "models_facts", "server_info_facts", "version_facts"
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 _SERIES = re.compile(
     r"(vllm[:_]cache_config_info|vllm[:_]cache_config|process_start_time_seconds"
+    r"|vllm[:_]num_requests_running|sglang[:_]num_running_reqs"
     r"|sglang[:_](?:max_total_num_tokens|context_len|page_size|max_running_requests))"
     r"(?:\{(.*)\})? (\S+)"
 )
@@ -67,12 +68,15 @@ def server_info_facts(body: bytes) -> Facts:
 
 
 def metrics_facts(body: bytes) -> Facts:
-    """``/metrics``: the cache's configuration, and when the process started (absent when several API
-    servers share the page)."""
+    """``/metrics``: the cache's configuration, under which name the engine counts, and when the process
+    started (absent when several API servers share the page)."""
     caches: dict[str, dict[str, str]] = {}
     numbers: dict[str, float] = {}
+    models: list[str] = []
     for name, labels, value in _series(body):
-        if name.startswith("vllm"):
+        if name.endswith(("_running", "_running_reqs")):
+            models.append(dict(_LABEL.findall(labels)).get("model_name", "")[:_NAME_CHARS_MAX])
+        elif name.startswith("vllm"):
             held = dict(_LABEL.findall(labels))
             caches[held.get("engine", "")] = held
         elif not name.startswith("sglang") or not re.search(r'(?:tp|pp)_rank="[1-9]', labels):
@@ -84,7 +88,11 @@ def metrics_facts(body: bytes) -> Facts:
     start = numbers.get("process_start_time_seconds")
     producer = "vllm" if caches else "sglang" if sglang else ""
     return merged((
-        Facts(producer=producer, start_time=start if start and start > 0 else None),
+        Facts(
+            producer=producer,
+            models=tuple(dict.fromkeys(filter(None, models)))[:_MODELS_MAX],
+            start_time=start if start and start > 0 else None,
+        ),
         _cache_facts(list(caches.values())),
         from_settings(sglang),
     ))  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from diag_exporter.engine.facts import Facts, from_log, merged
 from diag_exporter.engine.http import Address, Reply, Unreachable, get
@@ -121,7 +121,9 @@ class Poller:
         metrics = self._page("/metrics", metrics_facts)
         models = self._page("/v1/models", models_facts)
         infos = list(self._server_info())
-        yield from (metrics, models, self._page("/version", version_facts), *infos)
+        # All names stand in the list of models; without the API key only one is told, by /metrics.
+        yield from (replace(metrics, models=()), models, self._page("/version", version_facts), *infos)
+        yield Facts(models=metrics.models)
         if self.log is not None:
             yield from_log(self.log.facts())
         if self.address.host in _LOOPBACK or self.address.host.startswith("127."):

@@ -63,6 +63,21 @@ def test_everything_an_engine_tells(engine) -> None:
     assert max_length("qwen") is None
 
 
+def test_without_the_api_key_the_page_of_metrics_names_the_model(engine) -> None:
+    """vLLM guards /v1 by its key, and nothing else."""
+    vllm(engine)
+    info = {"vllm_config": {"model_config": {"max_model_len": 8000}}, "version": "0.32.0"}
+    engine.answers |= {
+        "/v1/models": (401, b"{}"),
+        "/server_info?config_format=json": (200, json.dumps(info).encode()),
+    }
+    held = poller(engine)
+    held.poll()
+    page = rows(held)
+    assert page["llmdiag_engine_info"] == [(("e", "vllm", "0.32.0", "tiny", "", "32"), 1.0)]
+    assert page["llmdiag_model_max_len_tokens"] == [(("e", "tiny"), 8000.0)]
+
+
 def test_facts_are_asked_for_seldom_and_again_after_a_return(engine) -> None:
     vllm(engine)
     held = poller(engine)
