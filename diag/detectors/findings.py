@@ -16,6 +16,7 @@ from diag.stats.shift import block_means, shift
 __all__ = ["Spans", "fleet_series", "judge_series", "judge_values", "onset_of", "weight_signal"]
 
 _SIGMAS = 2.5  # a shift below 2.5 robust deviations of baseline blocks is wandering, not moving
+_MOST_BLOCKS = 200  # more say no more, and slopes between all of them cost their square
 _FEWEST = 5  # points on either side, below which not even extremes say anything
 _MAX_OF = frozenset({"kv_cache_usage_ratio", "running_requests_max", "engine_start_time_seconds"})
 _MEAN_WEIGHT = "first_tokens_per_second"
@@ -179,7 +180,7 @@ def _log(x: Floats) -> Floats:
 def _blocks(x: Floats, block: int, signal: Signal) -> Floats:
     """Means of blocks that share no samples; of their logarithms' arguments, not of logarithms: a few
     long prompts are the news, not an outlier. Empty blocks of a rate count as a tenth of its mean."""
-    wide = max(block, min(20 * block, len(x) // 12), 1)
+    wide = max(block, min(20 * block, len(x) // 12), len(x) // _MOST_BLOCKS, 1)
     means = block_means(x, wide)
     if not signal.relative:
         return means

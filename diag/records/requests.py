@@ -172,7 +172,10 @@ def _read_clean(lines: Lines, reading: _Reading) -> None:
             clean.append(record)
         else:
             slow.append((number, line))
-    rows = {name: [getattr(record, name) for record in clean] for name in _CLEAN_COLUMNS}
+    columns = zip(*map(attrgetter(*_CLEAN_COLUMNS), clean), strict=True)
+    rows: dict[str, list[object]] = {
+        name: list(one) for name, one in zip(_CLEAN_COLUMNS, columns, strict=False)
+    }
     _append_columns({**rows, "source": ["jsonl"] * len(clean)}, len(clean), reading)
     _read_each(slow, lines.path, "jsonl", reading)
 
