@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from diag.engines.combine import GPU_BY, GPU_LABELS, at, share
 from diag.engines.registry import Absent, Definition, Engine
-from diag.signals.algebra import Expr, FirstOf, Gauge, Rate, select, total
+from diag.signals.algebra import Aggregate, Expr, FirstOf, Gauge, Rate, ratio, select, total
 
 __all__ = ["LLMDIAG"]
 
@@ -25,6 +25,15 @@ def _held(reasons: str) -> Expr:
     counted = total(Rate(select("llmdiag_gpu_clock_event_seconds_total", reason=reasons)), GPU_BY)
     sampled = at(Gauge(select("llmdiag_gpu_clock_event_active", reason=reasons), "avg"), GPU_BY)
     return share(FirstOf((counted, sampled)))
+
+
+_BY = ("instance",)
+
+
+def _requests(status: str) -> Expr:
+    """Share of the session feeds' requests that ended so; every status is on the page from the start."""
+    ended = total(Rate(select("llmdiag_requests_total", status=status)), _BY)
+    return ratio(ended, total(Rate(select("llmdiag_requests_total")), _BY))
 
 
 _UNCORRECTED = select("llmdiag_gpu_ecc_errors_total", kind="uncorrected", lifetime="volatile")
@@ -54,6 +63,16 @@ _SIGNALS: dict[str, Definition | Absent] = {
     ),
     "gpu_uncorrectable_ecc_errors": Definition(
         at(Gauge(_UNCORRECTED, "last"), GPU_BY), note="since the driver was loaded"
+    ),
+}
+
+# What request records tell, for those who keep none: the exporter's sessions read them on the fly.
+_SIGNALS |= {
+    "aborted_ratio": Definition(_requests("aborted")),
+    "error_ratio": Definition(_requests("error")),
+    "top_tenant_ratio": Definition(
+        Aggregate("max", Gauge(select("llmdiag_tenant_token_share_ratio", tenant="!other"), "avg"), _BY),
+        note="over the exporter's own window of minutes; which tenant it is, the share's label tells",
     ),
 }
 

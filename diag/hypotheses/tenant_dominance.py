@@ -36,15 +36,18 @@ NEEDS = (("top_tenant_ratio",),)
 def examine(view: View) -> Iterator[Output]:
     """Share up, the others' demand level, the others slower."""
     share = view.finding("top_tenant_ratio")
-    if share is None or view.workload is None:
+    if share is None:
         return
-    name = share.labels.get("tenant", "?")
-    evidence = rises("share", share, f"share of tokens of tenant {name}")
+    name = share.labels.get("tenant", "")
+    evidence = rises(
+        "share", share, f"share of tokens of tenant {name}" if name else "largest tenant's share of tokens"
+    )
     if share.during < 0.5:
         # Half of the tokens is the least that "most" can mean.
         evidence = replace(evidence, degree=min(evidence.degree, 0.3), stance=Stance.AGAINST)
     yield evidence
-    yield from _others(view.workload, view, name)
+    if view.workload is not None and name:
+        yield from _others(view.workload, view, name)
     queue = view.phases.share("queue")
     if queue is not None:
         yield stated(
@@ -56,7 +59,7 @@ def examine(view: View) -> Iterator[Output]:
         )
         if evidence.degree >= 0.5:
             yield Explained(queue)
-    if evidence.degree >= 0.5:
+    if evidence.degree >= 0.5 and view.workload is not None and name:
         yield Named(f"tenant {name} takes most of the capacity")
         # The one that takes, then those that wait.
         others = tuple(t for t in view.workload.requests.tenants if t != name)

@@ -192,7 +192,7 @@ _ALL: tuple[Signal, ...] = (
     _records("request_output_tokens", "tokens", _NEITHER, 0.30, "answer length", relative=True),
     _records("session_growth_ratio", "ratio", _UP, 0.20, "share of prompt tokens that are history a session resends beyond its usual length", "the records carry no session"),
     _records("giant_prompt_ratio", "ratio", _UP, 0.20, "share of prompt tokens in single requests far above the usual length"),
-    _records("top_tenant_ratio", "ratio", _UP, 0.18, "largest tenant's share of tokens", "the records carry no tenant"),
+    _records("top_tenant_ratio", "ratio", _UP, 0.18, "largest tenant's share of tokens", "the records carry no tenant, and no diag-exporter sessions is scraped"),
     _records("cache_reuse_ratio", "ratio", _DOWN, 0.15, "cached tokens over the tokens that a session's previous turn left behind", "the records carry no session or no cached_tokens"),
     _records("replica_switch_ratio", "ratio", _UP, 0.20, "share of turns that land on another replica than the turn before", "the records carry no session or no instance"),
     # Containers and the chat backend.

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from diag.engines import ENGINES
 from diag.errors import NoData
 from diag.model import Case, Event, Fact, Gap, Series, SourceRef, Window
 from diag.signals import SIGNALS
@@ -77,8 +78,10 @@ def gather(
 
 
 def fetched_signals() -> tuple[str, ...]:
-    """The signals that metrics carry; those of request records are computed from the records."""
-    return tuple(name for name, one in SIGNALS.items() if one.scope is not Scope.REQUESTS)
+    """The signals that metrics carry. Those of request records are computed from the records, but for
+    the few that an exporter of sessions shows."""
+    shown = {name for engine in ENGINES for name in engine.signals}
+    return tuple(name for name, one in SIGNALS.items() if one.scope is not Scope.REQUESTS or name in shown)
 
 
 def _silent(_text: str) -> None:

@@ -238,6 +238,8 @@ _VARIANTS: dict[str, tuple[dict[str, str], ...]] = {
         for kind in ("corrected", "uncorrected")
         for lifetime in ("volatile", "aggregate")
     ),
+    "llmdiag_requests_total": ({"status": "ok"}, {"status": "aborted"}, {"status": "error"}),
+    "llmdiag_tenant_token_share_ratio": ({"tenant": "a"}, {"tenant": "b"}, {"tenant": "other"}),
     "process_resident_memory_bytes": ({}, {"pod": "chat-backend-0"}),
 }
 _CONTAINERS = ({"container": "vllm"}, {"container": ""}, {"container": "POD"})

@@ -137,6 +137,7 @@ _PAGES = {
     "dcgm_exporter_mixed.prom": "dcgm",
     "nvidia_gpu_exporter_h200_load.prom": "nvidia_gpu_exporter",
     "llmdiag_demo.prom": "llmdiag",
+    "llmdiag_sessions.prom": "llmdiag",
 }
 
 

@@ -258,3 +258,28 @@ def test_clients_that_leave_a_burst_are_its_consequence(play: Play) -> None:
     assert played.view.workload is not None
     assert played.view.workload.findings["sessions_per_second"].effect > 1
     assert played.verdict.leading == "load_burst"
+
+
+def a_tenants_share_told_by_the_exporter_alone(w: World) -> None:
+    w.slow(phase="queue")
+    w.turns(first_tokens_per_second=3, waiting_requests=20)
+    w.goes("top_tenant_ratio", 0.28, 0.81, "exporter")
+
+
+def departures_told_by_the_exporter_alone(w: World) -> None:
+    w.goes("aborted_ratio", 0.0, 0.4, "exporter")
+    w.turns(finished_requests_per_second=0.6)
+
+
+def test_a_tenants_share_needs_no_request_records(play: Play) -> None:
+    played = play(a_tenants_share_told_by_the_exporter_alone)
+    found = played.of("tenant_dominance")
+    assert found.state is not State.NOT_ASSESSABLE
+    assert any(e.stance is Stance.FOR and "81 %" in e.text for e in found.evidence)
+    assert played.verdict.leading in ("tenant_dominance", "load_burst")
+
+
+def test_departures_need_no_request_records(play: Play) -> None:
+    played = play(departures_told_by_the_exporter_alone)
+    assert played.verdict.leading == "abandoned_requests"
+    assert "aborted_ratio" in {s.signal for s in played.verdict.symptoms}
