@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -62,26 +61,11 @@ def test_the_full_page_of_a_healthy_machine_stays_small(machine: Machine):
     assert series / 8 < 110
 
 
-def test_a_pass_over_eight_gpus_costs_little(machine: Machine):
-    for gpu in range(8):
-        machine.process(100 + gpu, "VLLM::Worker")
-        machine.driver.run(gpu, 100 + gpu, memory=1 << 36, sm=50)
-    machine.run()
-    costs = []
-    for _ in range(8):
-        began = time.process_time()
-        machine.run(after=15)
-        costs.append(time.process_time() - began)
-    # About 6 ms on a machine that is not busy; the budget is 10 ms with the page, and CI is slow.
-    assert min(costs) < 0.020
-
-
 def test_start_up_is_light_and_imports_no_numbers_library():
     script = (
-        "import re, sys, time; from diag_exporter.gpu import collectors; collectors();"
+        "import re, sys; from diag_exporter.gpu import collectors; collectors();"
         # Not ru_maxrss: that begins with what the process that forked this one had.
-        "print(time.process_time(), "
-        "int(re.search(r'VmHWM:\\s+(\\d+)', open('/proc/self/status').read())[1]) / 1024,"
+        "print(int(re.search(r'VmHWM:\\s+(\\d+)', open('/proc/self/status').read())[1]) / 1024,"
         " sorted({'numpy', 'pandas', 'scipy', 'rich'} & set(sys.modules)))"
     )
     ran = subprocess.run(
@@ -91,7 +75,6 @@ def test_start_up_is_light_and_imports_no_numbers_library():
         text=True,
         check=True,
     )
-    seconds, megabytes, heavy = ran.stdout.split(" ", 2)
-    assert float(seconds) < 0.5
+    megabytes, heavy = ran.stdout.split(" ", 1)
     assert float(megabytes) < 60
     assert heavy.strip() == "[]"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import resource
 import shutil
 import signal
 import socket
@@ -227,15 +226,11 @@ def test_sighup_reads_settings_and_passwords_again(
     one.until(lambda: "llmdiag_gpu_power_watts" in one.get("/metrics")[1])
 
 
-def test_start_up_is_cheap(exporter: Callable[..., Exporting]) -> None:
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+def test_start_up_takes_little_memory(exporter: Callable[..., Exporting]) -> None:
     one = exporter("all", "--engine", "http://127.0.0.1:9").ready()
     with contextlib.closing(open(f"/proc/{one.process.pid}/status")) as status:
         peak = next(int(line.split()[1]) for line in status if line.startswith("VmHWM"))
     one.process.send_signal(signal.SIGTERM)
     assert one.process.wait(10) == 0
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    # `make bench` holds the figures of the design (0.5 s, 60 MB); this only catches a heavy import.
-    assert spent < 1.5
+    # `make bench` measures the figures of the design (0.5 s, 60 MB); this only catches a heavy import.
     assert peak < 80_000

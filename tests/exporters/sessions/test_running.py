@@ -16,11 +16,9 @@ import pytest
 from diag_exporter.families import Histogram
 from diag_exporter.page import render
 from diag_exporter.sessions import SessionOptions, collectors, open_sessions
-from diag_exporter.sessions.feeds.decode import LineDecoder
 from diag_exporter.sessions.feeds.state import FeedError
 from diag_exporter.sessions.identity import IdentityError
 from diag_exporter.sessions.running import Stepper
-from diag_exporter.sessions.table import SessionTable
 from diag_exporter.snapshot import Sampler
 
 SECRET = "Grandmother's recipe for plum cake"
@@ -218,44 +216,15 @@ def test_one_feed_that_breaks_ends_no_other(caplog) -> None:
     assert SECRET not in caplog.text
 
 
-def test_an_event_costs_little_more_than_its_json(identifier) -> None:
-    """A ratio, since machines differ; the absolute figure is in the benches."""
-    lines = [
-        json.dumps({
-            "ts": 1764453600.5 + n, "session": f"s-{n % 900}", "tenant": f"t{n % 9}", "model": "qwen",
-            "instance": "10.0.0.1:8000", "request_id": f"abcdef{n}", "prompt_tokens": 900 + n,
-            "cached_tokens": 800, "output_tokens": 200, "queue_seconds": 0.1, "ttft_seconds": 0.5,
-            "duration_seconds": 5.0, "status": "ok",
-        }).encode()
-        for n in range(4000)
-    ]  # fmt: skip
-    table, decoder = SessionTable(), LineDecoder(identifier)
-
-    def whole() -> None:
-        table.add_all(decoder.events(lines)[0])
-
-    def parsed() -> None:
-        for one in lines:
-            json.loads(one)
-
-    def seconds(work) -> float:
-        began = time.process_time()
-        work()
-        return time.process_time() - began
-
-    ours, json_alone = (min(seconds(work) for _ in range(5)) for work in (whole, parsed))
-    assert ours < 3 * json_alone, (ours / 4000 * 1e6, json_alone / 4000 * 1e6)
-
-
 _START = """
-import re, sys, time
+import re, sys
 from diag_exporter.engine import EngineOptions, collectors as engine
 from diag_exporter.sessions import SessionOptions, collectors as sessions
 made = [*sessions(SessionOptions(otlp_listen=("127.0.0.1", 0))), *engine(EngineOptions(("h:1",)))]
 heavy = {"pandas", "numpy", "scipy", "rich", "requests", "aiohttp", "google.protobuf"} & set(sys.modules)
 # Not getrusage: its maximum is that of the process before exec.
 peak = re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1]
-print(time.process_time(), int(peak) / 1024, *heavy)
+print(int(peak) / 1024, *heavy)
 """
 
 
@@ -264,7 +233,6 @@ def test_starting_is_light() -> None:
         [sys.executable, "-c", _START], env={"PYTHONPATH": ":".join(sys.path)}, check=True,
         capture_output=True, text=True,
     )  # fmt: skip
-    cpu, megabytes, *heavy = done.stdout.split()
+    megabytes, *heavy = done.stdout.split()
     assert heavy == []
-    assert float(cpu) <= 0.5
     assert float(megabytes) <= 60
