@@ -209,7 +209,7 @@ def _facts(one: Assessment) -> tuple[str, ...]:
     if one.onset is not None:
         facts.append(f"since {clock(one.onset)} UTC")
     if one.explained_share is not None and math.isfinite(one.explained_share):
-        facts.append(f"explains {percent(one.explained_share)} of the excess seconds")
+        facts.append(f"explains up to {percent(one.explained_share)} of the excess seconds")
     if one.explained_by:
         facts.append(f"itself brought about by {one.explained_by}")
     return tuple(facts)
