@@ -1,0 +1,1 @@
+"""How often triage is right: labelled corpora, scores, rival methods, calibration."""

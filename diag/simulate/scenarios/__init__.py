@@ -1,0 +1,1 @@
+"""The catalogue of scenarios: one incident a file."""

@@ -1,0 +1,1 @@
+"""The serving simulator: a plan in, what happened out."""

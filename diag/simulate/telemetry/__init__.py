@@ -1,0 +1,1 @@
+"""A finished run as exporters, logs and clients would have shown it."""
