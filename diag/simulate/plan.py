@@ -13,7 +13,7 @@ from diag.simulate.profiles import Profile, constant
 
 __all__ = [
     "Balancing", "Client", "Degradation", "Fabric", "Gateway", "Gpu", "Host", "Lengths", "Machine", "Mark",
-    "Plan", "Policy", "Preemption", "Replica", "Restart", "Settings", "Shown", "Truth",
+    "Plan", "Policy", "Preemption", "Replica", "Restart", "ScriptedCall", "Settings", "Shown", "Truth",
 ]  # fmt: skip
 
 _ONE = constant(1.0)
@@ -231,6 +231,27 @@ class Client:
 
 
 @dataclass(frozen=True, slots=True)
+class ScriptedCall:
+    """One request that is given, not drawn: sent at ``time`` whatever happened before (a replayed recording,
+    a worked example). ``prompt_tokens`` is the whole prompt: the shared head ``head`` of ``head_tokens``, then
+    ``history_tokens`` that the session's earlier calls had, then what is new. ``leave_seconds``: after which the
+    client goes (0: it stays), and the engine notices if ``leave_seen``."""
+
+    time: float
+    prompt_tokens: int
+    output_tokens: int
+    tenant: str = "t-a"
+    session: str = ""  # "": a session of its own
+    turn: int = 0
+    head: str = "system"
+    head_tokens: int = 0
+    history_tokens: int = 0
+    priority: int = 0
+    leave_seconds: float = 0.0
+    leave_seen: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class Gateway:
     """What stands between clients and engines. ``delay_seconds``: added on the way in (connect and upstream
     time, as the gateway's log shows it) or, with ``delay_outside``, where the gateway does not see it;
@@ -328,7 +349,8 @@ class Truth:
 @dataclass(frozen=True, slots=True)
 class Plan:
     """A whole incident. ``start``: unix seconds of the window's start; ``step_seconds``: between scrapes.
-    ``cards``: (host name, GPU index) → what acts on it; GPUs that are not named are healthy."""
+    ``cards``: (host name, GPU index) → what acts on it; GPUs that are not named are healthy. ``script``: requests
+    that are sent besides those of ``clients``, ascending in time."""
 
     name: str
     seed: int
@@ -339,6 +361,7 @@ class Plan:
     replicas: tuple[Replica, ...] = (Replica("vllm-0:8000"),)
     cards: tuple[tuple[tuple[str, int], Gpu], ...] = ()
     clients: tuple[Client, ...] = (Client(),)
+    script: tuple[ScriptedCall, ...] = ()
     gateway: Gateway = field(default_factory=Gateway)
     fabric: Fabric | None = None
     marks: tuple[Mark, ...] = ()
