@@ -63,9 +63,9 @@ class Judged:
         return any(e.stance is Stance.FOR and e.cue in table and table[e.cue].driver for e in self.evidence)
 
 
-def judge(view: View) -> list[Judged]:
-    """All hypotheses, most convincing first (leader, other roots, consequences, then the rest)."""
-    judged = [_examine(h, view) for h in HYPOTHESES]
+def judge(view: View, hypotheses: Sequence[Hypothesis] = HYPOTHESES) -> list[Judged]:
+    """All ``hypotheses``, most convincing first (leader, other roots, consequences, then the rest)."""
+    judged = [_examine(h, view) for h in hypotheses]
     by_id = {j.id: j for j in judged}
     for j in judged:
         j.confidence = _confidence(j, judged, view)

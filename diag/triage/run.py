@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from diag.detectors.findings import Spans
 from diag.detectors.symptoms import Course, Episode, begins_bad, find_episode, metric_courses
 from diag.detectors.view import View, view_of
 from diag.detectors.workload import request_courses
+from diag.hypotheses import HYPOTHESES
+from diag.hypotheses.registry import Hypothesis
 from diag.model import Case, Verdict, Window
 from diag.records.cohorts import Requests, from_frame
 from diag.triage.compose import compose
@@ -23,10 +26,18 @@ _OPENS_BAD = (
 )
 
 
-def triage(case: Case, *, now: float, version: str, look_back_seconds: float | None = None) -> Verdict:
-    """Judge ``case``. ``now`` (unix seconds) and ``version`` only stamp the verdict."""
+def triage(
+    case: Case,
+    *,
+    now: float,
+    version: str,
+    look_back_seconds: float | None = None,
+    hypotheses: Sequence[Hypothesis] = HYPOTHESES,
+) -> Verdict:
+    """Judge ``case``. ``now`` (unix seconds) and ``version`` only stamp the verdict; ``hypotheses`` may be
+    fewer than the catalogue's, to see what is said of a cause that nobody had thought of."""
     view = look(case, look_back_seconds)
-    return compose(view, judge(view), now=now, version=version)
+    return compose(view, judge(view, hypotheses), now=now, version=version)
 
 
 def look(case: Case, look_back_seconds: float | None = None) -> View:
