@@ -16,7 +16,7 @@ from itertools import pairwise
 import numpy as np
 
 from diag.detectors.findings import weight_signal
-from diag.model import Case, Floats, Symptom, Window
+from diag.model import Case, Floats, Series, Symptom, Window
 from diag.stats.changepoint import change_points, exceedance_onset, long_run_variance
 from diag.stats.robust import mad_sigma
 from diag.stats.shift import block_means
@@ -49,6 +49,7 @@ LIMITS: Mapping[str, Limit] = {
     "aborted_ratio": Limit(1.5, 0.15),
     "error_ratio": Limit(1.5, 0.10),
     "unfinished_ratio": Limit(1.5, 0.25),
+    "standstill_ratio": Limit(1.5, 0.5),
 }
 
 
@@ -91,6 +92,7 @@ def metric_courses(case: Case, look_back_seconds: float) -> Iterator[Course]:
             scope = {k: v for k, v in series.labels.items() if v}
             yield Course(name, scope, _unit(name), series.times, series.values, overlap, weights)
     yield from _unfinished(case, overlap)
+    yield from _standstill(case, look_back_seconds, overlap)
 
 
 def _unit(name: str) -> str:
@@ -111,6 +113,41 @@ def _unfinished(case: Case, overlap: int) -> Iterator[Course]:
             share = np.where(http.values > 0, share, np.nan)
             scope = {k: v for k, v in http.labels.items() if v}
             yield Course("unfinished_ratio", scope, "ratio", http.times, share, overlap)
+
+
+def _standstill(case: Case, look_back_seconds: float, overlap: int) -> Iterator[Course]:
+    """1 where an engine holds requests and not one token was read or written over a whole look-back, else 0.
+
+    A service that stops leaves no slow first token, only silence; it began where the silent look-back
+    did. A page that repeats itself down to its
+    process' own counters says nothing about the engine, so those stretches are left out."""
+    for running in case.of("running_requests"):
+        tokens = [
+            s.values
+            for name in ("generation_tokens_per_second", "prompt_tokens_per_second")
+            for s in case.of(name)
+            if s.labels.get("instance") == running.labels.get("instance")
+        ]
+        if not tokens:
+            continue
+        held = np.nan_to_num(running.values) + _held_back(case, running)
+        still = np.where(held > 0, (np.nansum(tokens, axis=0) <= 0).astype(np.float64), 0.0)
+        known = np.isfinite(running.values) & np.isfinite(tokens).any(axis=0)
+        for stall in case.page_stalls.get(running.labels.get("instance", ""), ()):
+            known &= ~((running.times >= stall.start) & (running.times <= stall.end))
+        scope = {k: v for k, v in running.labels.items() if v}
+        values = np.where(known, still, np.nan)
+        begun = running.times - look_back_seconds + case.step_seconds
+        yield Course("standstill_ratio", scope, "ratio", begun, values, overlap)
+
+
+def _held_back(case: Case, running: Series) -> Floats:
+    """Requests that wait at the same engine; 0 where that is not known."""
+    same = [
+        s for s in case.of("waiting_requests") if s.labels.get("instance") == running.labels.get("instance")
+    ]
+    held: Floats = np.nan_to_num(same[0].values) if same else np.zeros_like(running.values)
+    return held
 
 
 def find_episode(course: Course, window: Window, baseline: Window | None = None) -> Episode | None:

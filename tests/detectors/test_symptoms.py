@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 
 import numpy as np
@@ -185,3 +186,38 @@ def test_answers_without_an_end_are_counted_by_instance(
     assert left.values[60] == 0.75
     # Nobody asked: an unknown share, not a share of zero.
     assert np.isnan(left.values[110])
+
+
+def test_an_engine_that_holds_requests_and_serves_none_stands_still(
+    series: Callable[..., Series], case: Callable[..., Case]
+) -> None:
+    tokens, held = np.full(N, 90.0), np.full(N, 2.0)
+    tokens[80:] = 0.0
+    idle_tokens, idle = np.zeros(N), np.zeros(N)
+    parts = [
+        series("running_requests", held, instance="a"),
+        series("generation_tokens_per_second", tokens, instance="a"),
+        series("running_requests", idle, instance="b"),
+        series("generation_tokens_per_second", idle_tokens, instance="b"),
+    ]
+    stopped, resting = metric_courses(case(*parts), 30.0)
+    found = find_episode(stopped, WINDOW)
+    assert found is not None
+    # The first silent look-back of 30 s ends at point 80: its silence began 25 s earlier, one step in.
+    assert found.onset == TIMES[80] - 30.0 + STEP
+    assert find_episode(resting, WINDOW) is None
+
+
+def test_a_page_that_repeats_itself_says_nothing_of_the_engine(
+    series: Callable[..., Series], case: Callable[..., Case]
+) -> None:
+    tokens = np.full(N, 90.0)
+    tokens[80:] = 0.0
+    parts = [
+        series("running_requests", np.full(N, 2.0), instance="a"),
+        series("generation_tokens_per_second", tokens, instance="a"),
+    ]
+    stalled = dataclasses.replace(case(*parts), page_stalls={"a": (Window(TIMES[80], TIMES[-1]),)})
+    (course_of_a,) = metric_courses(stalled, 30.0)
+    assert np.isnan(course_of_a.values[80:]).all()
+    assert find_episode(course_of_a, WINDOW) is None
