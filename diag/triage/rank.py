@@ -14,6 +14,7 @@ from diag.hypotheses import HYPOTHESES
 from diag.hypotheses.registry import Hypothesis
 from diag.model import Evidence, Missing, Stance, State
 from diag.signals import SIGNALS
+from diag.triage.calibration import CALIBRATION
 from diag.triage.weights import WEIGHTS
 
 __all__ = ["SUPPORT", "Judged", "judge", "leader", "unknown_confidence"]
@@ -22,10 +23,7 @@ _CLIP = math.log(60)
 SUPPORT = 0.80
 _OWN = math.log(5)
 _RULED_OUT = -3.0
-# A fifth to a quarter of incidents have a cause nobody had thought of (24.96 % in the RCACopilot
-# study), and a rival needs that much more than nothing to beat "none of ours".
-_UNKNOWN_PRIOR = 0.2
-_UNKNOWN = math.log(len(HYPOTHESES) * _UNKNOWN_PRIOR / (1 - _UNKNOWN_PRIOR))
+_UNKNOWN = CALIBRATION.unknown(len(HYPOTHESES))
 _LATE = math.log(0.3)
 
 
@@ -131,20 +129,24 @@ def _weigh(id: str, evidence: Evidence) -> Evidence:
 
 
 def _own(judged: Judged, view: View, *, root: bool = True) -> float:
-    """Sum over groups of the strongest member, each clipped; lateness and reach of explanation count."""
+    """Sum over groups of their votes, each clipped; lateness and reach of explanation count."""
     table = WEIGHTS[judged.id]
-    groups: dict[str, float] = {}
+    groups: dict[str, list[float]] = {}
     for e in judged.evidence:
         if table[e.cue].root and not root and e.weight < 0:
             continue
-        key = table[e.cue].group or e.cue
-        if key not in groups or abs(e.weight) > abs(groups[key]):
-            groups[key] = e.weight
-    total = sum(max(-_CLIP, min(_CLIP, value)) for value in groups.values())
+        groups.setdefault(table[e.cue].group or e.cue, []).append(e.weight)
+    total = sum(max(-_CLIP, min(_CLIP, _vote(weights))) for weights in groups.values())
     total += _timing(judged, view)
     if judged.explained is not None and judged.hypothesis.trigger:
         total += math.log(2) * max(-1.5, min(1.0, 4 * (judged.explained - 0.35)))
     return total
+
+
+def _vote(weights: Sequence[float]) -> float:
+    """The strongest member, and of the others what calibration grants them."""
+    strongest = max(weights, key=abs)
+    return strongest + CALIBRATION.agreement * (sum(weights) - strongest)
 
 
 def _timing(judged: Judged, view: View) -> float:
@@ -169,8 +171,15 @@ def _confidence(judged: Judged, everyone: Sequence[Judged], view: View) -> float
         return 0.0
     rivals = [r.own for r in everyone if r is not judged and r.assessable and _rivals(judged, r)]
     floor = [_UNKNOWN, *rivals] if judged.hypothesis.trigger else [_UNKNOWN]
-    top = max([judged.own, *floor])
-    return math.exp(judged.own - top) / sum(math.exp(x - top) for x in [judged.own, *floor])
+    return _belief(judged.own, floor)
+
+
+def _belief(own: float, others: Sequence[float]) -> float:
+    """Softmax share of ``own`` at the calibrated temperature."""
+    everyone = [own, *others]
+    top = max(everyone)
+    parts = [math.exp((x - top) / CALIBRATION.temperature) for x in everyone]
+    return parts[0] / sum(parts)
 
 
 def _rivals(a: Judged, b: Judged) -> bool:
@@ -206,7 +215,7 @@ def _explain_away(by_id: Mapping[str, Judged]) -> None:
 def _consequence(child: Judged, parent: Judged) -> None:
     """Whether it really happens is then a question of its own, apart from whether it is the root."""
     child.explained_by = parent.id
-    child.confidence = 1.0 / (1.0 + math.exp(_UNKNOWN - child.as_consequence))
+    child.confidence = _belief(child.as_consequence, [_UNKNOWN])
     if child.confidence >= SUPPORT and child.as_consequence > _OWN:
         child.state = State.SUPPORTED
     elif child.state is State.SUPPORTED:
@@ -239,5 +248,4 @@ def unknown_confidence(judged: Sequence[Judged], view: View) -> float:
     if not view.symptomatic:
         return 0.0
     own = [j.own for j in judged if j.assessable and j.hypothesis.trigger]
-    top = max([_UNKNOWN, *own])
-    return math.exp(_UNKNOWN - top) / sum(math.exp(x - top) for x in [_UNKNOWN, *own])
+    return _belief(_UNKNOWN, own)
