@@ -15,7 +15,6 @@ from diag.detectors.view import View
 from diag.hypotheses import CARDS, HYPOTHESES
 from diag.hypotheses.registry import Hypothesis, Output
 from diag.model import Case, Evidence, Stance, State
-from diag.triage import rank
 from diag.triage.rank import Judged, judge, leader
 from diag.triage.run import look
 from diag.triage.weights import WEIGHTS
@@ -53,9 +52,7 @@ def judged(rooms: Mapping[str, Sequence[Output]], view: View) -> dict[str, Judge
             return replace(hypothesis, needs=(("no such signal",),))
         return replace(hypothesis, needs=(), examine=lambda _: iter(said))
 
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(rank, "HYPOTHESES", tuple(room(h) for h in HYPOTHESES))
-        return {j.id: j for j in judge(view)}
+    return {j.id: j for j in judge(view, tuple(room(h) for h in HYPOTHESES))}
 
 
 @st.composite
