@@ -6,7 +6,7 @@ holds its first and last value; two points at one time make a step (the later on
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -14,7 +14,7 @@ import numpy as np
 
 from diag.model import Floats
 
-__all__ = ["Profile", "constant", "pulses", "ramp", "spells", "step"]
+__all__ = ["Profile", "constant", "product", "pulses", "ramp", "spells", "step"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +34,12 @@ class Profile:
         t0, t1 = self.times[after - 1], self.times[after]
         v0, v1 = self.values[after - 1], self.values[after]
         return v0 if t1 <= t0 else v0 + (v1 - v0) * (time - t0) / (t1 - t0)
+
+    def before(self, time: float) -> float:
+        """The value that ``time`` is approached with: at a step the earlier one."""
+        after = bisect_left(self.times, time)
+        stands_there = after < len(self.times) and self.times[after] == time
+        return self.values[after] if stands_there else self.at(time)
 
     def over(self, times: Floats) -> Floats:
         """The values at ``times``, shape (n,)."""
@@ -77,3 +83,17 @@ def spells(intervals: Iterable[tuple[float, float]], resting: float, busy: float
 def pulses(marks: Iterable[float], seconds: float, resting: float, busy: float) -> Profile:
     """``busy`` for ``seconds`` after each mark."""
     return spells(((mark, mark + seconds) for mark in marks), resting, busy)
+
+
+def product(one: Profile, other: Profile) -> Profile:
+    """One times the other at each of their points; straight between them, as every profile is."""
+    times: list[float] = []
+    values: list[float] = []
+    for time in sorted({*one.times, *other.times}):
+        left, right = one.before(time) * other.before(time), one.at(time) * other.at(time)
+        times.append(time)
+        values.append(left)
+        if right != left:
+            times.append(time)
+            values.append(right)
+    return Profile(tuple(times), tuple(values))
