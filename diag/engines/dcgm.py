@@ -8,9 +8,9 @@ dropped outside it. Under MIG, fields of the whole device are repeated per insta
 
 from __future__ import annotations
 
-from diag.engines.combine import GPU_BY, GPU_LABELS, at, share, valid_rate
+from diag.engines.combine import GPU_BY, GPU_LABELS, added, at, share, valid_rate
 from diag.engines.registry import Absent, Definition, Engine
-from diag.signals.algebra import Binary, Bit, Expr, FirstOf, Gauge, Keep, Scale, Select, select
+from diag.signals.algebra import Binary, Bit, Expr, FirstOf, Gauge, Keep, Scale, Select, ratio, select, total
 
 __all__ = ["DCGM"]
 
@@ -21,6 +21,10 @@ _NANOSECONDS_LIMIT = 1e18  # 31 years of violation time; the sentinel is 9.2e18
 def _gauge(field: str, limit: float, factor: float = 1.0, over: str = "avg") -> Expr:
     inside = Keep(Gauge(select(field), "last" if over == "last" else "avg"), 0.0, limit)
     return at(inside if factor == 1.0 else Scale(inside, factor), GPU_BY)
+
+
+def _part(current: str, most: str) -> Expr:
+    return share(ratio(_gauge(current, 64.0), _gauge(most, 64.0)))
 
 
 def _reason(*bits: int) -> Expr:
@@ -37,6 +41,13 @@ def _violation(field: Select) -> Expr:
 
 _THERMAL = FirstOf((_reason(5, 6), _violation(select("DCGM_FI_DEV_THERMAL_VIOLATION"))))
 _POWER = FirstOf((_reason(2), _violation(select("DCGM_FI_DEV_POWER_VIOLATION"))))
+_LINK_ERRORS = (
+    "DCGM_FI_DEV_PCIE_REPLAY_COUNTER",
+    "DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL",
+    "DCGM_FI_DEV_NVLINK_CRC_DATA_ERROR_COUNT_TOTAL",
+    "DCGM_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL",
+    "DCGM_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL",
+)
 _MASK_NOTE = "0 or 1 as sampled; not in the default counters file"
 
 
@@ -69,6 +80,25 @@ _SIGNALS: dict[str, Definition | Absent] = {
     "gpu_uncorrectable_ecc_errors": _named(
         _gauge("DCGM_FI_DEV_ECC_DBE_VOL_TOTAL", 1e9, over="last"), "not in the default counters file"
     ),
+    "gpu_xid_events": Definition(
+        total(Keep(Gauge(select("DCGM_EXP_XID_ERRORS_COUNT"), "max"), 0.0, 1e9), GPU_BY),
+        note="over the exporter's own window of minutes; not in the default counters file",
+    ),
+    "gpu_remapped_rows": _named(_gauge("DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS", 1e6, over="last")),
+    "gpu_link_width_ratio": _named(
+        _part("DCGM_FI_DEV_PCIE_LINK_WIDTH", "DCGM_FI_DEV_PCIE_MAX_LINK_WIDTH"),
+        "not in the default counters file",
+    ),
+    "gpu_link_generation_ratio": _named(
+        _part("DCGM_FI_DEV_PCIE_LINK_GEN", "DCGM_FI_DEV_PCIE_MAX_LINK_GEN"),
+        "not in the default counters file",
+    ),
+    "gpu_link_errors_per_second": _named(
+        added(*(at(valid_rate(select(name), 1e12), GPU_BY) for name in _LINK_ERRORS)),
+        "NVLink errors are not in the default counters file",
+    ),
+    "gpu_nvlink_active_ratio": Absent("dcgm-exporter shows the state of no single link"),
+    "gpu_numa_match_ratio": Absent("dcgm-exporter shows no processes"),
     "gpu_foreign_memory_bytes": Absent("dcgm-exporter shows no processes: run nvidia_gpu_exporter beside it"),
     "gpu_foreign_sm_ratio": Absent("dcgm-exporter shows no processes"),
 }

@@ -7,7 +7,7 @@ writes it) and ``gpu`` (the index); the target's ``instance`` is the host.
 
 from __future__ import annotations
 
-from diag.engines.combine import GPU_BY, GPU_LABELS, at, share
+from diag.engines.combine import GPU_BY, GPU_LABELS, added, at, share
 from diag.engines.registry import Absent, Definition, Engine
 from diag.signals.algebra import Aggregate, Expr, FirstOf, Gauge, Rate, ratio, select, total
 
@@ -63,6 +63,33 @@ _SIGNALS: dict[str, Definition | Absent] = {
     ),
     "gpu_uncorrectable_ecc_errors": Definition(
         at(Gauge(_UNCORRECTED, "last"), GPU_BY), note="since the driver was loaded"
+    ),
+    "gpu_xid_events": Definition(
+        total(Gauge(select("llmdiag_gpu_xid_total"), "last"), GPU_BY),
+        note="since the exporter's start; a code's series appears with its first event",
+    ),
+    "gpu_remapped_rows": Definition(
+        at(Gauge(select("llmdiag_gpu_remapped_rows_total", cause="uncorrectable"), "last"), GPU_BY),
+        verified=False,
+    ),
+    "gpu_link_width_ratio": Definition(share(ratio(_gpu("pcie_link_width"), _gpu("pcie_link_width_max")))),
+    "gpu_link_generation_ratio": Definition(
+        share(ratio(_gpu("pcie_link_generation"), _gpu("pcie_link_generation_max"))),
+        note="idle links shift down",
+    ),
+    "gpu_link_errors_per_second": Definition(
+        added(
+            total(Rate(select("llmdiag_gpu_pcie_replays_total")), GPU_BY),
+            total(Rate(select("llmdiag_gpu_nvlink_errors_total")), GPU_BY),
+        )
+    ),
+    "gpu_nvlink_active_ratio": Definition(
+        share(ratio(_gpu("nvlink_links_active"), _gpu("nvlink_links"))), verified=False
+    ),
+    "gpu_numa_match_ratio": Definition(
+        at(Gauge(select("llmdiag_engine_numa_match"), "last"), GPU_BY),
+        verified=False,
+        note="absent when the process may run on both sides",
     ),
 }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from diag.engines.combine import NODE_BY, NODE_LABELS, added, at, rate, share
 from diag.engines.registry import Absent, Definition, Engine
-from diag.signals.algebra import Aggregate, Binary, Expr, Gauge, Rate, difference, ratio, select
+from diag.signals.algebra import Aggregate, Binary, Expr, FirstOf, Gauge, Rate, difference, ratio, select
 
 __all__ = ["NODE"]
 
@@ -40,6 +40,15 @@ def _drops() -> Expr:
     return result
 
 
+def _far(by: tuple[str, ...], node: str) -> Expr:
+    """Memory taken across NUMA nodes, of all that was taken."""
+    far = rate(select("node_memory_numa_other_node_total", node=node), by)
+    near = rate(select("node_memory_numa_local_node_total", node=node), by)
+    return share(ratio(far, Binary("+", far, near)))
+
+
+# The collector labels NUMA nodes ``node``, where other series may bear the machine's name.
+_FAR = FirstOf((_far(NODE_BY, "~.*[^0-9].*"), _far(("instance", "nodename"), "~[0-9]*")))
 _INFINIBAND = ("link_downed", "link_error_recovery", "port_errors_received")
 
 _SIGNALS: dict[str, Definition | Absent] = {
@@ -71,6 +80,14 @@ _SIGNALS: dict[str, Definition | Absent] = {
     "node_network_drops_per_second": Definition(_drops(), note="both ways, no virtual devices"),
     "node_infiniband_errors_per_second": Definition(
         added(*(_rate(f"node_infiniband_{name}_total") for name in _INFINIBAND))
+    ),
+    "node_infiniband_link_downs_per_second": Definition(_rate("node_infiniband_link_downed_total")),
+    "node_infiniband_port_state": Definition(
+        Aggregate("avg", Gauge(select("node_infiniband_state_id"), "min"), NODE_BY),
+        note="mean over ports of the lowest state in the window",
+    ),
+    "node_numa_remote_ratio": Definition(
+        _FAR, verified=False, note="the collector is off unless asked for (--collector.meminfo_numa)"
     ),
 }
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from diag.engines.combine import GPU_BY, GPU_LABELS, at, share
 from diag.engines.registry import Absent, Definition, Engine
-from diag.signals.algebra import Binary, Expr, FirstOf, Gauge, Rate, Scale, select, total
+from diag.signals.algebra import Binary, Expr, FirstOf, Gauge, Rate, Scale, ratio, select, total
 
 __all__ = ["NVIDIA_GPU_EXPORTER"]
 
@@ -79,6 +79,21 @@ _SIGNALS: dict[str, Definition | Absent] = {
         _FOREIGN, note="processes named python are taken for ours; needs --query-compute-apps"
     ),
     "gpu_foreign_sm_ratio": Absent("nvidia-smi prints no per-process SM use"),
+    "gpu_xid_events": Definition(
+        total(Gauge(select("nvidia_smi_xid_errors_total"), "last"), GPU_BY),
+        verified=False,
+        note="the NVML back end only",
+    ),
+    "gpu_remapped_rows": Definition(_smi("remapped_rows_uncorrectable", "last")),
+    "gpu_link_width_ratio": Definition(
+        share(ratio(_smi("pcie_link_width_current"), _smi("pcie_link_width_max")))
+    ),
+    "gpu_link_generation_ratio": Definition(
+        share(ratio(_smi("pcie_link_gen_current"), _smi("pcie_link_gen_max"))), note="idle links shift down"
+    ),
+    "gpu_link_errors_per_second": Absent("nvidia-smi prints no replay counter: run diag-exporter gpu"),
+    "gpu_nvlink_active_ratio": Absent("nvidia-smi's table of fields has no NVLinks"),
+    "gpu_numa_match_ratio": Absent("it tells nothing of where processes run"),
     "gpu_xid_code": Absent("only the NVML back end counts Xids, by label, without a last code"),
     "gpu_uncorrectable_ecc_errors": Definition(_smi("ecc_errors_uncorrected_volatile_total", "last")),
 }

@@ -17,6 +17,7 @@ from diag.signals.algebra import (
     FirstOf,
     Gauge,
     Rate,
+    Scale,
     Select,
     difference,
     ratio,
@@ -62,6 +63,10 @@ _COMPUTED = FirstOf(
         Clamp(difference(_PROMPT_RATE, _CACHED_RATE), 0.0, float("inf")),
     )
 )
+# A mode has no series before its first pass: whoever has passed only in graphs has had no eager step.
+_GRAPHED = _rate("sglang:cuda_graph_passes_total", mode="decode_cuda_graph")
+_UNGRAPHED = _rate("sglang:cuda_graph_passes_total", mode="decode_none")
+_EAGER = share(ratio(added(_UNGRAPHED, Scale(_GRAPHED, 0.0)), added(_UNGRAPHED, _GRAPHED)))
 _STAGE = select("sglang:per_stage_req_latency_seconds", stage="~prefill_forward|chunked_prefill")
 
 
@@ -114,6 +119,7 @@ def _traffic() -> dict[str, Definition | Absent]:
 
 def _state() -> dict[str, Definition | Absent]:
     retracted = Rate(select("sglang:num_retracted_requests_total"))
+    moved = select("sglang:kv_transfer_latency_ms")
     failed = ("num_transfer_failed_reqs_total", "num_bootstrap_failed_reqs_total")
     deferred = ("num_decode_prealloc_queue_reqs", "num_decode_transfer_queue_reqs")
     return {
@@ -141,6 +147,22 @@ def _state() -> dict[str, Definition | Absent]:
         "spec_decode_acceptance_ratio": _read(
             Aggregate("avg", Gauge(select("sglang:spec_accept_rate"), "avg"), ENGINE_BY), "0.5.6"
         ),
+        "spec_decode_accepted_length_tokens": _read(
+            Aggregate("avg", Gauge(select("sglang:spec_accept_length"), "avg"), ENGINE_BY), "0.4.6"
+        ),
+        "grammar_queue_requests": _read(
+            _over_ranks(Gauge(select("sglang:num_grammar_queue_reqs"), "avg")), "0.4.10"
+        ),
+        "eager_decode_ratio": _read(_EAGER, "0.5.9"),
+        "adapter_slots_used_ratio": _read(
+            at(Gauge(select("sglang:lora_pool_utilization"), "max"), ENGINE_BY), "0.5.9"
+        ),
+        "kv_transfers_per_second": _read(_rate("sglang:kv_transfer_latency_ms_count"), "0.5.12"),
+        "kv_transfer_seconds_mean": _read(Scale(mean(moved, ENGINE_BY), 1e-3), "0.5.12"),
+        "kv_transfer_retries_per_second": _read(
+            _over_ranks(Rate(_own("num_prefill_retries_total"))), "0.5.12"
+        ),
+        "kv_lookup_misses_per_second": Absent("SGLang counts no failed look-ups of its storage"),
         "kv_transfer_failures_per_second": _read(
             added(*(_over_ranks(Rate(_own(name))) for name in failed)), "0.4.10"
         ),

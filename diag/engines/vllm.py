@@ -41,6 +41,7 @@ _PROMPT = select("vllm:request_prompt_tokens")
 _INFERENCE = "~/v1/(chat/completions|completions|responses)|/generate.*"
 _ACCEPTED = select("vllm:spec_decode_num_accepted_tokens_total")
 _DRAFTED = select("vllm:spec_decode_num_draft_tokens_total")
+_DRAFTS = select("vllm:spec_decode_num_drafts_total")
 
 
 def _rate(*names: str, **where: str) -> Expr:
@@ -81,6 +82,9 @@ _ACCEPTANCE = FirstOf(
         at(Gauge(select("vllm:spec_decode_draft_acceptance_rate")), ENGINE_BY),
     )
 )
+
+_TRANSFERS = select("vllm:nixl_xfer_time_seconds", "vllm:mooncake_xfer_time_seconds")
+_TRANSFER_COUNTS = select("vllm:nixl_xfer_time_seconds_count", "vllm:mooncake_xfer_time_seconds_count")
 
 # One connector at a time; an engine that has neither has no such series.
 _TRANSFER_FAILURES = FirstOf(
@@ -193,9 +197,30 @@ def _state() -> dict[str, Definition | Absent]:
         ),
         "prefix_cache_hit_ratio": Definition(_HIT_RATIO, "0.5.5"),
         "spec_decode_acceptance_ratio": Definition(_ACCEPTANCE, "0.5.5", verified=False),
+        "spec_decode_accepted_length_tokens": Definition(
+            ratio(added(rate(_DRAFTS, ENGINE_BY), rate(_ACCEPTED, ENGINE_BY)), rate(_DRAFTS, ENGINE_BY)),
+            "0.8.5",
+            verified=False,
+        ),
+        "grammar_queue_requests": Absent("vLLM counts them among the deferred requests"),
+        "eager_decode_ratio": Absent("vLLM counts no steps without a CUDA graph"),
+        "adapter_slots_used_ratio": Absent(
+            "vllm:lora_requests_info carries adapters as labels, its value is a time"
+        ),
         "kv_transfer_failures_per_second": Definition(
             _TRANSFER_FAILURES, "0.11.1", verified=False, note="NIXL and Mooncake connectors"
         ),
+        "kv_transfers_per_second": Definition(
+            rate(_TRANSFER_COUNTS, ENGINE_BY), "0.11.1", verified=False, note="NIXL and Mooncake connectors"
+        ),
+        "kv_transfer_seconds_mean": Definition(mean(_TRANSFERS, ENGINE_BY), "0.11.1", verified=False),
+        "kv_lookup_misses_per_second": Definition(
+            _rate("vllm:mooncake_store_operation_failed_keys_total", operation="!~.*(put|save|store).*"),
+            "0.22.0",
+            verified=False,
+            note="Mooncake store: keys that its get did not find where they should be",
+        ),
+        "kv_transfer_retries_per_second": Absent("vLLM's connectors count no retries"),
         "kv_capacity_tokens": Absent(
             "it is a label of vllm:cache_config_info, so it is carried as the fact kv_capacity_tokens"
         ),

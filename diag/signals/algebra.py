@@ -186,9 +186,7 @@ class Unless:
     other: Expr
 
 
-Expr = (
-    Gauge | Rate | Increase | Aggregate | Quantile | Binary | Scale | Clamp | Bit | FirstOf | Keep | Unless
-)
+Expr = Gauge | Rate | Increase | Aggregate | Quantile | Binary | Scale | Clamp | Bit | FirstOf | Keep | Unless
 
 
 def total(expr: Expr, by: tuple[str, ...]) -> Aggregate:

@@ -129,7 +129,18 @@ _ALL: tuple[Signal, ...] = (
     _engine("prefix_cache_hit_ratio", "ratio", _DOWN, 0.15, "share of looked-up tokens that were cached",
             "prefix caching is off, no request came, or the version does not export it"),
     _engine("spec_decode_acceptance_ratio", "ratio", _DOWN, 0.10, "draft tokens accepted", "speculative decoding is off"),
+    _engine("spec_decode_accepted_length_tokens", "tokens", _DOWN, 0.15, "tokens that one verified draft gives, its own included", "speculative decoding is off", relative=True),
+    _engine("grammar_queue_requests", "requests", _UP, 0.80, "structured-output requests that wait for their grammar",
+            "only SGLang counts them; vLLM holds them among the deferred ones"),
+    _engine("eager_decode_ratio", "ratio", _UP, 0.10, "share of decode steps that ran without a CUDA graph",
+            "only SGLang counts them; vLLM's start-up log tells the captured sizes (--log FILE)"),
+    _engine("adapter_slots_used_ratio", "ratio", _UP, 0.20, "LoRA adapter slots in use", "LoRA is off, or the engine shows no slots"),
     _engine("kv_transfer_failures_per_second", "per second", _UP, 0.3, "failed or expired KV transfers", "no KV connector is configured"),
+    _engine("kv_transfers_per_second", "per second", _NEITHER, 0.35, "KV transfers that came to an end", "no KV connector is configured", relative=True),
+    _engine("kv_transfer_seconds_mean", "seconds", _UP, 0.4, "time of a KV transfer, mean", "no KV connector is configured", relative=True),
+    _engine("kv_transfer_retries_per_second", "per second", _UP, 0.1, "requests begun anew after a failed KV transfer", "no KV connector is configured, or it counts no retries"),
+    _engine("kv_lookup_misses_per_second", "per second", _UP, 0.1, "keys of shared KV that a peer was believed to hold and did not give",
+            "no shared KV store is configured, or its version does not count failed keys"),
     _engine("engine_cpu_ratio", "ratio", _NEITHER, 0.20, "CPU seconds a second of the process that serves /metrics (the API server)"),
     _engine("engine_resident_memory_bytes", "bytes", _UP, 0.20, "resident memory of the process that serves /metrics", relative=True),
     _engine("engine_start_time_seconds", "unix seconds", _NEITHER, 1.0, "when that process started"),
@@ -161,6 +172,20 @@ _ALL: tuple[Signal, ...] = (
     _gpu("gpu_xid_code", "code", _UP, 1.0, "last Xid error code; a change is an event, presence at 0 is not"),
     _gpu("gpu_uncorrectable_ecc_errors", "errors", _UP, 1.0, "uncorrectable memory errors since boot",
          "the exporter does not export ECC counters: run diag-exporter gpu"),
+    _gpu("gpu_xid_events", "events", _UP, 1.0, "Xid errors counted so far; a series that rests is no event",
+         "the exporter counts no Xids: run diag-exporter gpu, or give the kernel's log with --log FILE"),
+    _gpu("gpu_remapped_rows", "rows", _UP, 1.0, "memory rows given up for uncorrectable errors, over the card's life"),
+    _gpu("gpu_link_width_ratio", "ratio", _DOWN, 0.2, "PCIe lanes in use, of those that card and slot allow",
+         "the exporter does not export the link: run diag-exporter gpu, or add DCGM_FI_DEV_PCIE_LINK_WIDTH and DCGM_FI_DEV_PCIE_MAX_LINK_WIDTH to the counters file"),
+    _gpu("gpu_link_generation_ratio", "ratio", _DOWN, 0.15, "PCIe generation in use, of the highest possible; idle links shift down",
+         "the exporter does not export the link: run diag-exporter gpu, or add DCGM_FI_DEV_PCIE_LINK_GEN and DCGM_FI_DEV_PCIE_MAX_LINK_GEN to the counters file"),
+    # A sound link repeats a packet now and then: one in ten seconds is more than that.
+    _gpu("gpu_link_errors_per_second", "per second", _UP, 0.1, "PCIe packets sent again and NVLink errors",
+         "the exporter counts no link errors: run diag-exporter gpu, or add DCGM_FI_DEV_PCIE_REPLAY_COUNTER to the counters file"),
+    _gpu("gpu_nvlink_active_ratio", "ratio", _DOWN, 0.05, "NVLinks that are up, of those the card has",
+         "the card has no NVLink, or the exporter does not tell: run diag-exporter gpu"),
+    _gpu("gpu_numa_match_ratio", "ratio", _DOWN, 0.5, "1 if the serving process may run only on CPUs near its GPU, 0 if only on others",
+         "no exporter tells where the serving process runs: run diag-exporter gpu"),
     # Hosts.
     _node("node_cpu_busy_ratio", "ratio", _UP, 0.20, "share of CPU time not idle, over the CPUs seen"),
     _node("node_cpu_user_ratio", "ratio", _UP, 0.20, "share of CPU time in user mode (niced work left out: it yields), over the CPUs seen"),
@@ -177,6 +202,11 @@ _ALL: tuple[Signal, ...] = (
     _node("node_tcp_retransmit_ratio", "ratio", _UP, 0.02, "TCP segments sent again"),
     _node("node_network_drops_per_second", "per second", _UP, 1.0, "packets dropped or in error"),
     _node("node_infiniband_errors_per_second", "per second", _UP, 0.01, "InfiniBand link downs, recoveries and port errors", "the node has no InfiniBand device"),
+    # One link down in half an hour is news: sound links have none.
+    _node("node_infiniband_link_downs_per_second", "per second", _UP, 0.0005, "InfiniBand links that went down", "the node has no InfiniBand device"),
+    _node("node_infiniband_port_state", "code", _DOWN, 0.2, "state of the InfiniBand ports, mean: 4 active, 1 down", "the node has no InfiniBand device"),
+    _node("node_numa_remote_ratio", "ratio", _UP, 0.10, "share of memory taken by processes that run on another NUMA node",
+          "node_exporter's NUMA collector is off: start it with --collector.meminfo_numa"),
     # Per-request records: what no metric carries. They are computed from the records, not fetched.
     _records("arrivals_per_second", "per second", _NEITHER, 0.35, "requests sent", relative=True),
     _records("sessions_per_second", "per second", _NEITHER, 0.35, "sessions begun", relative=True),
@@ -184,6 +214,7 @@ _ALL: tuple[Signal, ...] = (
     _records("client_duration_seconds", "seconds", _UP, 0.4, "whole answer as the client saw it", relative=True),
     _records("client_gap_seconds", "seconds", _UP, 0.10, "time to first token outside the engine: client's minus engine's own"),
     _records("gateway_connect_seconds", "seconds", _UP, 0.10, "the gateway's time to connect to its upstream", "no gateway log with upstream times: give --requests FILE --requests-preset nginx"),
+    _records("gateway_wait_seconds", "seconds", _UP, 0.10, "time an answer took in the gateway beyond its upstream's", "no gateway log with upstream times: give --requests FILE --requests-preset nginx"),
     _records("aborted_ratio", "ratio", _UP, 0.10, "share of requests whose client left"),
     _records("error_ratio", "ratio", _UP, 0.05, "share of requests that failed"),
     _records("request_prompt_tokens", "tokens", _UP, 0.30, "prompt length", relative=True),
@@ -193,6 +224,8 @@ _ALL: tuple[Signal, ...] = (
     _records("session_growth_ratio", "ratio", _UP, 0.20, "share of prompt tokens that are history a session resends beyond its usual length", "the records carry no session"),
     _records("giant_prompt_ratio", "ratio", _UP, 0.20, "share of prompt tokens in single requests far above the usual length"),
     _records("top_tenant_ratio", "ratio", _UP, 0.18, "largest tenant's share of tokens", "the records carry no tenant, and no diag-exporter sessions is scraped"),
+    _records("structured_ratio", "ratio", _UP, 0.10, "share of requests with a grammar (JSON schema, regular expression, tool call)",
+             "the records do not say which requests ask for structured output: add `structured` (0 or 1)"),
     _records("cache_reuse_ratio", "ratio", _DOWN, 0.15, "cached tokens over the tokens that a session's previous turn left behind", "the records carry no session or no cached_tokens"),
     _records("replica_switch_ratio", "ratio", _UP, 0.20, "share of turns that land on another replica than the turn before", "the records carry no session or no instance"),
     # Containers and the chat backend.
@@ -213,4 +246,6 @@ def signal(name: str) -> Signal:
     try:
         return SIGNALS[name]
     except KeyError:
-        raise UnknownSignal(f"no canonical signal is called {name!r}", hint="see diag/signals/vocabulary.py") from None
+        raise UnknownSignal(
+            f"no canonical signal is called {name!r}", hint="see diag/signals/vocabulary.py"
+        ) from None

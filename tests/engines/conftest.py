@@ -222,6 +222,7 @@ _VARIANTS: dict[str, tuple[dict[str, str], ...]] = {
         {"dp_rank": "0", "tp_rank": "0", "priority": "3"},
     ),
     "sglang:realtime_tokens_total": ({"mode": "prefill_compute"}, {"mode": "decode"}),
+    "sglang:cuda_graph_passes_total": ({"mode": "decode_cuda_graph"}, {"mode": "decode_none"}),
     "sglang:http_responses_total": ({"status_code": "200"}, {"status_code": "503"}),
     "node_cpu_seconds_total": tuple(
         {"cpu": cpu, "mode": mode} for cpu in "01" for mode in ("idle", "iowait", "nice", "user", "steal")
@@ -238,6 +239,10 @@ _VARIANTS: dict[str, tuple[dict[str, str], ...]] = {
         for kind in ("corrected", "uncorrected")
         for lifetime in ("volatile", "aggregate")
     ),
+    "llmdiag_gpu_remapped_rows_total": ({"cause": "correctable"}, {"cause": "uncorrectable"}),
+    "node_memory_numa_other_node_total": ({"node": "0"}, {"node": "1"}),
+    "node_memory_numa_local_node_total": ({"node": "0"}, {"node": "1"}),
+    "vllm:mooncake_store_operation_failed_keys_total": ({"operation": "get"}, {"operation": "put"}),
     "llmdiag_requests_total": ({"status": "ok"}, {"status": "aborted"}, {"status": "error"}),
     "llmdiag_tenant_token_share_ratio": ({"tenant": "a"}, {"tenant": "b"}, {"tenant": "other"}),
     "process_resident_memory_bytes": ({}, {"pod": "chat-backend-0"}),
