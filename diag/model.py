@@ -105,7 +105,9 @@ class Fact:
 
     Names in use: ``prefix_caching`` ("on"/"off"), ``kv_blocks``, ``block_size_tokens``,
     ``kv_capacity_tokens``, ``max_num_seqs``, ``max_num_batched_tokens``, ``max_model_len_tokens``,
-    ``chunked_prefill`` ("on"/"off"), ``long_prefill_threshold_tokens``, ``engine_version``,
+    ``chunked_prefill`` ("on"/"off"), ``long_prefill_threshold_tokens``, ``full_prompt_reservation``
+    ("on"/"off"), ``cuda_graphs`` ("on"/"off"), ``cuda_graph_tokens_max`` (largest captured decode step),
+    ``speculative_decoding`` ("on"/"off"), ``speculative_tokens``, ``max_loras``, ``engine_version``,
     ``model``, ``cache_config`` (all labels, as sorted ``k=v`` text). ``value`` is text; numbers are
     plain decimal. ``since``/``until`` bound the time it was seen; None means not known.
     """

@@ -108,6 +108,7 @@ def workload_of(requests: Requests, baseline: Window, incident: Window) -> Workl
         ("gateway_connect_seconds", requests.connect),
         ("aborted_ratio", requests.aborted.astype(np.float64)),
         ("error_ratio", requests.failed.astype(np.float64)),
+        ("structured_ratio", requests.structured),
         ("cache_reuse_ratio", _reuse(requests)),
         ("replica_switch_ratio", _switched(requests)),
     )

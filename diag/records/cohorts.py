@@ -47,6 +47,7 @@ class Requests:
     failed: Flags
     previous: Codes
     turn: Codes
+    structured: Floats
     sessions: tuple[str, ...]
     tenants: tuple[str, ...]
     instances: tuple[str, ...]
@@ -100,6 +101,7 @@ def from_frame(frame: pd.DataFrame, end: float) -> Requests:
         failed=failed,
         previous=previous,
         turn=turn,
+        structured=_numbers(frame, "structured"),
         sessions=sessions,
         tenants=tenants,
         instances=instances,

@@ -28,6 +28,8 @@ _ARG_FACTS = {
     "long_prefill_token_threshold": "long_prefill_threshold_tokens",
     "num_gpu_blocks_override": "kv_blocks",
     "block_size": "block_size_tokens",
+    "max_loras": "max_loras",
+    "scheduler_reserve_full_isl": "full_prompt_reservation",
     "model": "model",
 }
 _ARG_PAIR = re.compile(r"'(\w+)': (True|False|\d+|'[^']*'|\['[^']*')")
@@ -49,13 +51,26 @@ _LINES: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("max_num_seqs", re.compile(r"\bmax_total_num_tokens=.*\bmax_running_requests=(\d+)")),
     ("max_model_len_tokens", re.compile(r"\bmax_total_num_tokens=.*\bcontext_len=(\d+)")),
     ("max_num_batched_tokens", re.compile(r"\bmax_total_num_tokens=.*\bchunked_prefill_size=(\d+)")),
+    ("cuda_graph_tokens_max", re.compile(r"LLM engine \(.*['\"]max_(?:cudagraph_)?capture_size['\"]: (\d+)")),
+    ("cuda_graph_tokens_max", re.compile(r"Truncating max_cudagraph_capture_size to (\d+)")),
+    ("cuda_graph_tokens_max", re.compile(r"server_args=.*\bcuda_graph_max_bs=(\d+)")),
+    ("max_loras", re.compile(r"server_args=.*\bmax_loras_per_batch=(\d+)")),
 )  # fmt: skip
 _CONCURRENCY = re.compile(r"Maximum concurrency for ([\d,]+) tokens per request: ([\d.]+)x")
+# What is said the other way round, or names a method where we ask whether there is one.
+_UPSIDE_DOWN = {"True": "off", "False": "on"}
+_SWITCHES: tuple[tuple[str, re.Pattern[str], Mapping[str, str]], ...] = (
+    ("cuda_graphs", re.compile(r"LLM engine \(.*\benforce_eager=(True|False)"), _UPSIDE_DOWN),
+    ("cuda_graphs", re.compile(r"LLM engine \(.*cudagraph_mode\W+(?:CUDAGraphMode\.)?(NONE)\b"), {"NONE": "off"}),
+    ("cuda_graphs", re.compile(r"server_args=.*\bdisable_cuda_graph=(True|False)"), _UPSIDE_DOWN),
+    ("speculative_decoding", re.compile(r"LLM engine \(.*\bspeculative_config=(None|\S)"), {"None": "off"}),
+    ("speculative_decoding", re.compile(r"server_args=.*\bspeculative_algorithm=(None|\S)"), {"None": "off"}),
+)  # fmt: skip
 _RADIX = re.compile(r"server_args=.*\bdisable_radix_cache=(True|False)")
 _KEYWORDS = (
     "non-default", "version ", "LLM engine (", "max model len", "Chunked prefill is", "KV cache size",
     "concurrency for", "num_gpu_blocks_override", " blocks: ", "KV cache memory",
-    "max_total_num_tokens=", "server_args=",
+    "max_total_num_tokens=", "server_args=", "cudagraph_capture_size",
 )  # fmt: skip
 _SAME_START_SECONDS = 5.0
 
@@ -119,6 +134,9 @@ class Startups:
                 yield name, _plain(match[1])
         if match := _RADIX.search(text):
             yield "prefix_caching", "off" if match[1] == "True" else "on"
+        for name, pattern, words in _SWITCHES:
+            if match := pattern.search(text):
+                yield name, words.get(match[1], "on")
         if "chunked_prefill_size=" in text:
             yield "chunked_prefill", "off" if "chunked_prefill_size=-1" in text else "on"
         if (match := _CONCURRENCY.search(text)) and "KV cache size" not in text and self._starts:
@@ -161,6 +179,25 @@ def _arguments(text: str) -> Iterator[tuple[str, str]]:
     served = held.get("served_model_name")
     if served:
         yield "model", str(served[0] if isinstance(served, list) else served)
+    yield from _decoding(held)
+
+
+def _decoding(held: Mapping[str, object]) -> Iterator[tuple[str, str]]:
+    """Graphs and speculation. The line holds all that was set, so that what it lacks is at its default:
+    graphs on, speculation off."""
+    compilation = held.get("compilation_config")
+    settings = {**(compilation if isinstance(compilation, dict) else {}), **held}
+    eager = held.get("enforce_eager") in (True, "True") or "NONE" in str(settings.get("cudagraph_mode"))
+    yield "cuda_graphs", "off" if eager else "on"
+    sizes = settings.get("cudagraph_capture_sizes")
+    largest = max(sizes) if isinstance(sizes, list) and sizes else settings.get("max_cudagraph_capture_size")
+    if isinstance(largest, int):
+        yield "cuda_graph_tokens_max", str(largest)
+    speculation = held.get("speculative_config")
+    yield "speculative_decoding", "on" if speculation else "off"
+    count = speculation.get("num_speculative_tokens") if isinstance(speculation, dict) else None
+    if isinstance(count, int):
+        yield "speculative_tokens", str(count)
 
 
 def _plain(text: str) -> str:

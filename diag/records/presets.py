@@ -41,6 +41,8 @@ def guess_preset(line: Mapping[str, object]) -> str | None:
 def _jsonl(line: dict[str, object]) -> dict[str, object] | None:
     record = {name: line.get(name) for name in COLUMNS if name != "source"}
     record["ts"] = seconds_of(line.get("ts"))
+    if isinstance(record["structured"], bool):
+        record["structured"] = float(record["structured"])
     return record
 
 

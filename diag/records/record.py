@@ -50,6 +50,7 @@ NUMBERS: tuple[str, ...] = (
     "upstream_connect_seconds",
     "upstream_header_seconds",
     "upstream_response_seconds",
+    "structured",
 )
 """Columns of dtype float64: NaN when unknown."""
 
@@ -67,7 +68,8 @@ COLUMNS: tuple[str, ...] = (
 )
 """One request. ``ts`` (unix seconds) is its arrival and always known; ``*_seconds`` are as the
 client or gateway saw them, ``engine_*_seconds`` as the engine's spans tell, ``upstream_*_seconds``
-as a reverse proxy measured them (summed over the upstreams it tried). ``status`` is ``ok``,
+as a reverse proxy measured them (summed over the upstreams it tried). ``structured``: 1 for a request
+with a grammar, 0 for one without. ``status`` is ``ok``,
 ``error``, ``aborted`` or ``None``; ``source`` names the preset that read the line."""
 
 BAD_LINES_KEPT = 20

@@ -98,6 +98,7 @@ def test_start_up_facts_of_a_recording(incidents: Path, window_of: WindowOf) -> 
         "kv_blocks": "1100", "block_size_tokens": "32",
         "kv_capacity_tokens": "35200", "max_concurrency": "1.07",
         "model": "tiny",
+        "cuda_graphs": "off", "speculative_decoding": "off", "full_prompt_reservation": "off",
     }  # fmt: skip
     assert {fact.name: fact.value for fact in read.facts} == expected
 
@@ -151,6 +152,47 @@ def test_several_starts_each_hold_until_the_next(write_lines: Write) -> None:
     assert [fact.value for fact in versions] == ["0.9.1", "0.10.0"]
     assert limits[0].until == versions[1].since == 1795989600.0
     assert limits[1].until is None
+
+
+def _stated(write_lines: Write, *lines: str) -> dict[str, str]:
+    path = write_lines("a.log", [f"INFO 11-29 22:00:0{i} [a.py:1] {line}" for i, line in enumerate(lines)])
+    read = read_log(path, window=Window(1795986000, 1795990000), component="a")
+    return {fact.name: fact.value for fact in read.facts}
+
+
+def test_what_the_arguments_lack_is_at_its_default(write_lines: Write) -> None:
+    facts = _stated(write_lines, "non-default args: {'max_num_seqs': 64}")
+    assert (facts["cuda_graphs"], facts["speculative_decoding"]) == ("on", "off")
+    assert "cuda_graph_tokens_max" not in facts
+
+
+def test_graphs_and_speculation_are_read_from_the_arguments(write_lines: Write) -> None:
+    facts = _stated(
+        write_lines,
+        "non-default args: {'speculative_config': {'method': 'mtp', 'num_speculative_tokens': 3}, "
+        "'compilation_config': {'cudagraph_capture_sizes': [1, 2, 8]}, 'max_loras': 2}",
+    )
+    assert (facts["speculative_decoding"], facts["speculative_tokens"]) == ("on", "3")
+    assert (facts["cuda_graphs"], facts["cuda_graph_tokens_max"], facts["max_loras"]) == ("on", "8", "2")
+
+
+def test_a_truncated_capture_size_is_the_one_in_force(write_lines: Write) -> None:
+    facts = _stated(
+        write_lines,
+        "non-default args: {'compilation_config': {'max_cudagraph_capture_size': 24}}",
+        "Truncating max_cudagraph_capture_size to 4",
+    )
+    assert facts["cuda_graph_tokens_max"] == "4"
+
+
+def test_sglang_says_the_same_in_its_server_arguments(write_lines: Write) -> None:
+    facts = _stated(
+        write_lines,
+        "server_args=ServerArgs(model_path='m', speculative_algorithm=None, cuda_graph_max_bs=32, "
+        "disable_cuda_graph=False, max_loras_per_batch=8)",
+    )
+    assert (facts["cuda_graphs"], facts["cuda_graph_tokens_max"]) == ("on", "32")
+    assert (facts["speculative_decoding"], facts["max_loras"]) == ("off", "8")
 
 
 def test_version_zero_blocks_give_the_capacity(write_lines: Write) -> None:
