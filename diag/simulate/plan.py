@@ -227,6 +227,7 @@ class Client:
     priority: int = 0
     adapter: str = ""
     concurrency: int = 0
+    concurrency_steps: tuple[tuple[float, int], ...] = ()  # (time, ``concurrency`` from then on), ascending
     timeout_seconds: float = 0.0
 
 
@@ -265,7 +266,9 @@ class Gateway:
     delay_outside: bool = False
     jitter_ratio: float = 0.3
     max_in_flight: int = 0
+    max_in_flight_steps: tuple[tuple[float, int], ...] = ()  # (time, ``max_in_flight`` from then on), ascending
     timeout_seconds: float = 0.0
+    timeout_steps: tuple[tuple[float, float], ...] = ()  # (time, ``timeout_seconds`` from then on), ascending
     retries: int = 0
     error_ratio: Profile = _ZERO
 
