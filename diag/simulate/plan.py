@@ -204,8 +204,8 @@ class Client:
     given up after ``patience_seconds`` (mean); ``leave_seen``: the engine notices and stops; ``retries``: tries
     again after leaving or failing. ``structured_ratio``: of requests with a grammar. ``concurrency``: most
     requests this client keeps in flight (0: any number), the rest wait inside the client and its clock
-    runs from when they wanted to be sent; ``client_clock_from_send`` is False then. ``timeout_seconds``: the
-    client's own (0: none)."""
+    runs from when they wanted to be sent; ``concurrency_steps``: (time, ``concurrency`` from then on), ascending.
+    ``timeout_seconds``: the client's own (0: none)."""
 
     tenant: str = "t-a"
     sessions_per_second: Profile = constant(0.2)
@@ -227,7 +227,7 @@ class Client:
     priority: int = 0
     adapter: str = ""
     concurrency: int = 0
-    concurrency_steps: tuple[tuple[float, int], ...] = ()  # (time, ``concurrency`` from then on), ascending
+    concurrency_steps: tuple[tuple[float, int], ...] = ()
     timeout_seconds: float = 0.0
 
 
@@ -258,7 +258,7 @@ class Gateway:
     time, as the gateway's log shows it) or, with ``delay_outside``, where the gateway does not see it;
     ``jitter_ratio``: of the delay. ``max_in_flight``: its connection pool (0: any number): the rest wait in it;
     ``timeout_seconds``: answers that take longer become 504s (0: none); ``retries``: it tries again after a
-    failure; ``error_ratio``: stray 502s."""
+    failure; ``error_ratio``: stray 502s. ``…_steps``: (time, the limit from then on), ascending."""
 
     balancing: tuple[tuple[float, Balancing], ...] = ((0.0, Balancing.STICKY),)
     affinity_weight: float = 0.7
@@ -266,9 +266,9 @@ class Gateway:
     delay_outside: bool = False
     jitter_ratio: float = 0.3
     max_in_flight: int = 0
-    max_in_flight_steps: tuple[tuple[float, int], ...] = ()  # (time, ``max_in_flight`` from then on), ascending
+    max_in_flight_steps: tuple[tuple[float, int], ...] = ()
     timeout_seconds: float = 0.0
-    timeout_steps: tuple[tuple[float, float], ...] = ()  # (time, ``timeout_seconds`` from then on), ascending
+    timeout_steps: tuple[tuple[float, float], ...] = ()
     retries: int = 0
     error_ratio: Profile = _ZERO
 
