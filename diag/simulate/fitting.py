@@ -234,7 +234,9 @@ def _least_relative(columns: Floats, target: Floats) -> tuple[Floats, float]:
         part: Floats = np.zeros(len(kept))
         for _ in range(_ROUNDS):
             root = np.sqrt(weights)
-            part = np.linalg.lstsq(scaled[:, kept] * root[:, None], ones * root, rcond=None)[0]
+            part = np.asarray(
+                np.linalg.lstsq(scaled[:, kept] * root[:, None], ones * root, rcond=None)[0], np.float64
+            )
             weights = 1 / np.maximum(np.abs(scaled[:, kept] @ part - 1), 1e-3)
         if part.min() >= 0 or len(kept) == 1:
             break
