@@ -61,7 +61,7 @@ _CONCURRENCY = re.compile(r"Maximum concurrency for ([\d,]+) tokens per request:
 _UPSIDE_DOWN = {"True": "off", "False": "on"}
 _SWITCHES: tuple[tuple[str, re.Pattern[str], Mapping[str, str]], ...] = (
     ("cuda_graphs", re.compile(r"LLM engine \(.*\benforce_eager=(True|False)"), _UPSIDE_DOWN),
-    ("cuda_graphs", re.compile(r"LLM engine \(.*cudagraph_mode\W+(?:CUDAGraphMode\.)?(NONE)\b"), {"NONE": "off"}),
+    ("cuda_graphs", re.compile(r"LLM engine \(.*cudagraph_mode\W+\w*\.?(NONE)\b"), {"NONE": "off"}),
     ("cuda_graphs", re.compile(r"server_args=.*\bdisable_cuda_graph=(True|False)"), _UPSIDE_DOWN),
     ("speculative_decoding", re.compile(r"LLM engine \(.*\bspeculative_config=(None|\S)"), {"None": "off"}),
     ("speculative_decoding", re.compile(r"server_args=.*\bspeculative_algorithm=(None|\S)"), {"None": "off"}),

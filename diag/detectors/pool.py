@@ -1,0 +1,160 @@
+"""How large an engine's KV pool is, what stays in it, and which prompts can never fit.
+
+A pool that is used while nothing runs, or whose floor only rises, holds blocks for nobody.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from diag.detectors.standstill import same_instance
+from diag.detectors.view import View
+from diag.model import Floats, Series, Window
+from diag.stats.robust import theil_sen
+
+__all__ = ["Floor", "floor_of", "number_of_fact", "pool_tokens"]
+
+_BLOCKS = 10
+_FEWEST_BLOCKS = 5
+_IDLE_POINTS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Floor:
+    """The lowest use of the pool, block of time by block of time.
+
+    ``early``/``late``: the floor in the first and the last quarter of the window, 0 … 1; ``unaccounted``:
+    how much of ``late`` the requests that ran then do not explain at the rate of the first quarter;
+    ``rising``: share of steps from block to block that do not go down; ``onset``: when it left its early
+    level; ``idle``: use while nothing ran or waited (the median of the last such points), None where it
+    never was idle."""
+
+    instance: str
+    early: float
+    late: float
+    unaccounted: float
+    rising: float
+    onset: float | None
+    idle: float | None
+
+
+def number_of_fact(view: View, name: str, instance: str = "") -> float | None:
+    """A numeric fact of an instance as it stood last (of any where none is named); None if never stated."""
+    best: float | None = None
+    for fact in view.case.facts_named(name):
+        where = fact.labels.get("instance", "")
+        if instance and where and where.split(":")[0] != instance.split(":")[0]:
+            continue
+        if fact.since is None or fact.since <= view.spans.incident.end + 1:
+            try:
+                best = float(fact.value)
+            except ValueError:
+                continue
+    return best
+
+
+def pool_tokens(view: View, instance: str = "") -> float | None:
+    """Tokens that the KV pool holds; None where neither metrics nor start-up lines say it."""
+    series = same_instance(view.case, "kv_capacity_tokens", instance)
+    if series is not None and np.isfinite(series.values).any():
+        return float(series.values[np.isfinite(series.values)][-1])
+    stated = number_of_fact(view, "kv_capacity_tokens", instance)
+    if stated is not None:
+        return stated
+    blocks, size = (number_of_fact(view, n, instance) for n in ("kv_blocks", "block_size_tokens"))
+    return blocks * size if blocks is not None and size is not None else None
+
+
+def floor_of(view: View, instance: str) -> Floor | None:
+    """The floor over the whole window (since the last restart); None when the use is not known, or requests
+    last too long against the window for a floor to mean anything."""
+    usage, running = (
+        same_instance(view.case, n, instance) for n in ("kv_cache_usage_ratio", "running_requests")
+    )
+    if usage is None or running is None:
+        return None
+    began = [c.time for c in view.changes if c.kind == "restart" and c.target == instance]
+    span = Window(max([view.case.window.start, *began]), view.case.window.end)
+    inside = (usage.times >= span.start) & (usage.times <= span.end)
+    known = inside & np.isfinite(usage.values) & np.isfinite(running.values)
+    blocks = _blocks(view, instance, span)
+    if blocks is None or known.sum() < 2 * blocks:
+        return None
+    use, work = _lowest(view, usage, running, known, span, blocks)
+    if len(use) < _FEWEST_BLOCKS:
+        return None
+    return _judged(instance, use, work, span, blocks, _idle(view, instance, usage, running, known))
+
+
+def _blocks(view: View, instance: str, span: Window) -> int | None:
+    """How many blocks of time the window gives, each several answers long."""
+    lasting = same_instance(view.case, "e2e_seconds_mean", instance)
+    answer = 0.0
+    if lasting is not None and np.isfinite(lasting.values).any():
+        answer = float(np.nanmedian(lasting.values))
+    count = int(min(_BLOCKS, span.seconds / max(3 * answer, 6 * view.case.step_seconds, 1.0)))
+    return count if count >= _FEWEST_BLOCKS else None
+
+
+def _lowest(
+    view: View, usage: Series, running: Series, known: np.ndarray, span: Window, blocks: int
+) -> tuple[Floats, Floats]:
+    """Per block of time the lowest use, and the running requests × their length at that moment."""
+    lengths = _lengths(view, usage.labels.get("instance", ""), len(usage.times))
+    edges = np.linspace(span.start, span.end, blocks + 1)
+    use, work = [], []
+    for a, b in pairwise(edges):
+        at = np.flatnonzero(known & (usage.times >= a) & (usage.times < b))
+        if len(at):
+            lowest = at[int(np.argmin(usage.values[at]))]
+            use.append(float(usage.values[lowest]))
+            work.append(float(running.values[lowest] * lengths[lowest]))
+    return np.array(use), np.array(work)
+
+
+def _lengths(view: View, instance: str, count: int) -> Floats:
+    """Tokens that a running request holds on average, by time; 1 where lengths are not known."""
+    total = np.zeros(count)
+    for name, share in (("prompt_tokens_per_request_mean", 1.0), ("output_tokens_per_request_mean", 0.5)):
+        series = same_instance(view.case, name, instance)
+        if series is None or not np.isfinite(series.values).any():
+            continue
+        seen = np.isfinite(series.values)
+        total += share * np.interp(series.times, series.times[seen], series.values[seen])
+    return total if total.any() else np.ones(count)
+
+
+def _judged(instance: str, use: Floats, work: Floats, span: Window, blocks: int, idle: float | None) -> Floor:
+    quarter = max(1, len(use) // 4)
+    early, late = float(np.median(use[:quarter])), float(np.median(use[-quarter:]))
+    busy = work > 0
+    # Use per token of work at the start: what is taken beyond it later is taken by nobody who runs.
+    share = (
+        float(np.median(use[:quarter] / np.maximum(work[:quarter], 1e-9))) if busy[:quarter].all() else 0.0
+    )
+    beyond = use - share * work if share > 0 else use - np.where(busy, early, 0.0)
+    steps = np.diff(use)
+    rising = float((steps >= -0.01).mean())
+    slope, _ = theil_sen(np.arange(len(use), dtype=np.float64), use)
+    left = np.flatnonzero(use > early + 0.25 * max(late - early, 0.0))
+    onset = None
+    if slope > 0 and len(left) and late - early > 0.05:
+        onset = span.start + span.seconds * max(int(left[0]) - 1, 0) / blocks
+    unaccounted = float(np.median(beyond[-quarter:])) - float(np.median(beyond[:quarter]))
+    return Floor(instance, early, late, unaccounted, rising, onset, idle)
+
+
+def _idle(view: View, instance: str, usage: Series, running: Series, known: np.ndarray) -> float | None:
+    """Use while nothing ran or waited over a whole look-back; the gauge of use is a maximum over it."""
+    most = same_instance(view.case, "running_requests_max", instance) or running
+    waiting = same_instance(view.case, "waiting_requests", instance)
+    nobody = known & (np.nan_to_num(most.values, nan=1.0) <= 0)
+    if waiting is not None:
+        nobody &= np.nan_to_num(waiting.values) <= 0
+    if most is running:
+        nobody &= np.concatenate([[False], nobody[:-1]])
+    points = usage.values[nobody]
+    return float(np.median(points[-_IDLE_POINTS:])) if len(points) >= _IDLE_POINTS else None

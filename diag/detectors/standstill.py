@@ -1,0 +1,132 @@
+"""Stretches in which an engine holds requests and makes not one token, and who asked meanwhile.
+
+A rate of 0 says that nothing came in a whole look-back, so that the silence began where the first such
+look-back did. A prefill of a giant is silent too: only what lasts longer than any step counts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from diag.detectors.view import View
+from diag.model import Case, Floats, Series, Window
+from diag.records.cohorts import Requests
+
+__all__ = ["Standstill", "asked_of", "same_instance", "standstills"]
+
+_MADE = (
+    "generation_tokens_per_second", "prompt_tokens_per_second", "computed_prompt_tokens_per_second",
+    "steps_per_second",
+)  # fmt: skip
+_LEAST_SECONDS = 45.0  # the longest prefill of one prompt that a service would still call service
+
+
+@dataclass(frozen=True, slots=True)
+class Standstill:
+    """``running``/``waiting``: medians over it. ``kv_usage``: the largest, 0 … 1; None when not known.
+    ``up_ratio``: share of scrapes that were answered; None without ``up``. ``frozen``: the page repeats
+    itself down to the CPU time of the process that serves it. ``ended``: tokens flow again before the
+    window ends."""
+
+    instance: str
+    window: Window
+    running: float
+    waiting: float
+    kv_usage: float | None
+    up_ratio: float | None
+    frozen: bool
+    ended: bool
+
+
+def standstills(view: View) -> tuple[Standstill, ...]:
+    """All that overlap the incident, longest first."""
+    found: list[Standstill] = []
+    for running in view.case.of("running_requests"):
+        found.extend(_of_instance(view, running))
+    inside = [s for s in found if s.window.end > view.spans.incident.start]
+    return tuple(sorted(inside, key=lambda s: -s.window.seconds))
+
+
+def same_instance(case: Case, name: str, instance: str) -> Series | None:
+    """The series of an engine signal that has this instance."""
+    return next((s for s in case.of(name) if s.labels.get("instance", "") == instance), None)
+
+
+def _of_instance(view: View, running: Series) -> list[Standstill]:
+    where = running.labels.get("instance", "")
+    made = [s.values for name in _MADE if (s := same_instance(view.case, name, where)) is not None]
+    if not made:
+        return []
+    rates = np.vstack(made)
+    known = np.isfinite(rates).any(axis=0)
+    silent = known & (np.where(np.isfinite(rates), rates, 0.0).max(axis=0) <= 0)
+    waiting = same_instance(view.case, "waiting_requests", where)
+    held = np.nan_to_num(running.values) + (np.nan_to_num(waiting.values) if waiting is not None else 0.0)
+    # A lost scrape neither ends a silence nor makes one.
+    states = np.where(known, silent & (held >= 0.5), np.nan)
+    return [s for s in (_told(view, running, waiting, run) for run in _runs(states)) if s is not None]
+
+
+def _runs(states: Floats) -> list[tuple[int, int]]:
+    """First and last index of each run of ones; unknown points inside a run are bridged."""
+    points = np.flatnonzero(np.isfinite(states))
+    runs: list[tuple[int, int]] = []
+    open_at: int | None = None
+    last = -1
+    for i in points:
+        if states[i] > 0:
+            open_at = int(i) if open_at is None else open_at
+            last = int(i)
+        elif open_at is not None:
+            runs.append((open_at, last))
+            open_at = None
+    if open_at is not None:
+        runs.append((open_at, last))
+    return runs
+
+
+def _told(view: View, running: Series, waiting: Series | None, run: tuple[int, int]) -> Standstill | None:
+    case, where = view.case, running.labels.get("instance", "")
+    first, last = float(running.times[run[0]]), float(running.times[run[1]])
+    window = Window(max(first - view.spans.look_back_seconds, case.window.start), last)
+    if window.seconds < max(_LEAST_SECONDS, view.spans.look_back_seconds + case.step_seconds):
+        return None
+    inside = slice(run[0], run[1] + 1)
+    usage, up = (same_instance(case, n, where) for n in ("kv_cache_usage_ratio", "target_up"))
+    stalls = case.page_stalls.get(where, ())
+    frozen = any(s.start < window.end and s.end > first for s in stalls)
+    ended = last < case.window.end - 2 * case.step_seconds
+    return Standstill(
+        where, window, _middle(running.values[inside]),
+        _middle(waiting.values[inside]) if waiting is not None else 0.0,
+        _most(usage.values[inside]) if usage is not None else None,
+        _mean(up.values[inside]) if up is not None else None,
+        frozen, ended,
+    )  # fmt: skip
+
+
+def _middle(values: Floats) -> float:
+    return float(np.nanmedian(values)) if np.isfinite(values).any() else 0.0
+
+
+def _most(values: Floats) -> float | None:
+    return float(np.nanmax(values)) if np.isfinite(values).any() else None
+
+
+def _mean(values: Floats) -> float | None:
+    return float(np.nanmean(values)) if np.isfinite(values).any() else None
+
+
+def asked_of(requests: Requests, still: Standstill, slack_seconds: float) -> tuple[int, int]:
+    """Requests sent to the instance in the silence (to any, where records name none), and how many of
+    them got a first token before it ended. ``slack_seconds``: kept away from both ends."""
+    start, end = still.window.start + slack_seconds, still.window.end - slack_seconds
+    sent = (requests.ts >= start) & (requests.ts <= end)
+    if still.instance in requests.instances:
+        code = requests.instances.index(still.instance)
+        # Who never got an answer may never have learnt which instance it was for.
+        sent &= (requests.instance == code) | (requests.instance < 0)
+    first = requests.ts + np.where(np.isfinite(requests.ttft), requests.ttft, np.inf)
+    return int(sent.sum()), int((sent & (first <= end)).sum())
