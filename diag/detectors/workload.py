@@ -106,6 +106,7 @@ def workload_of(requests: Requests, baseline: Window, incident: Window) -> Workl
         ("client_duration_seconds", requests.duration),
         ("client_gap_seconds", requests.ttft - requests.engine_ttft),
         ("gateway_connect_seconds", requests.connect),
+        ("gateway_wait_seconds", requests.duration - requests.upstream),
         ("aborted_ratio", requests.aborted.astype(np.float64)),
         ("error_ratio", requests.failed.astype(np.float64)),
         ("structured_ratio", requests.structured),

@@ -1,0 +1,142 @@
+"""How many requests were under way: at the clients, and at the engines.
+
+Where clients have more under way than the engines, the rest waits in between; where the engines then
+stand at one number, something lets no more of them through.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from diag.detectors.findings import fleet_series
+from diag.detectors.view import View
+from diag.model import Floats
+from diag.records.cohorts import Flags, Requests
+
+__all__ = ["Deadline", "InFlight", "deadline_of", "in_flight", "under_way"]
+
+_ROUND_SECONDS = (
+    5,
+    10,
+    15,
+    20,
+    25,
+    30,
+    45,
+    60,
+    75,
+    90,
+    100,
+    120,
+    150,
+    180,
+    240,
+    300,
+    600,
+    900,
+    1200,
+    1800,
+    3600,
+)
+_NEAR = 0.02  # a limit strikes late, never early: by a poll, a retry, the way back
+_FEWEST = 5
+
+
+@dataclass(frozen=True, slots=True)
+class InFlight:
+    """Means over the two windows. ``outside``: requests that clients have under way and engines do not;
+    ``ceiling``: what the engines stood at while somebody waited outside, ``pinned``: the share of that
+    time spent within a twentieth of it; ``waiting``: in the engines' own queues meanwhile."""
+
+    engines_before: float
+    engines_during: float
+    outside_before: float
+    outside_during: float
+    ceiling: float
+    pinned: float
+    waiting: float
+    onset: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Deadline:
+    """Failures that came at one round time: how many of all failures, and how many there were before."""
+
+    seconds: float
+    share: float
+    failures: int
+    before: float
+
+
+def under_way(requests: Requests, times: Floats, chosen: Flags | None = None) -> Floats:
+    """How many of the chosen requests were under way at each of ``times``; those that never ended count
+    for as long as they are known to have waited."""
+    keep = np.isfinite(requests.ts) if chosen is None else chosen
+    length = np.where(np.isfinite(requests.duration), requests.duration, requests.waited)
+    starts = np.sort(requests.ts[keep])
+    ends = np.sort(requests.ts[keep] + np.nan_to_num(length[keep]))
+    counts: Floats = (
+        np.searchsorted(starts, times, side="right") - np.searchsorted(ends, times, side="right")
+    ).astype(np.float64)
+    return counts
+
+
+def in_flight(view: View) -> InFlight | None:
+    """Compare clients and engines on the grid; None without records or without the engines' counts."""
+    running = fleet_series(view.case, "running_requests")
+    if view.workload is None or running is None:
+        return None
+    queued = fleet_series(view.case, "waiting_requests")
+    waiting = np.nan_to_num(queued.values) if queued is not None else np.zeros_like(running.values)
+    held = running.values + waiting
+    sent = _smoothed(view, running.times)
+    outside = np.maximum(sent - held, 0.0)
+    base = _inside(view, running.times, before=True) & np.isfinite(held)
+    inc = _inside(view, running.times, before=False) & np.isfinite(held)
+    if base.sum() < _FEWEST or inc.sum() < _FEWEST:
+        return None
+    shut = inc & (outside >= np.maximum(2.0, 0.25 * held))
+    ceiling = float(np.quantile(held[shut], 0.9)) if shut.any() else float("nan")
+    pinned = float((np.abs(held[shut] - ceiling) <= max(0.5, 0.05 * ceiling)).mean()) if shut.any() else 0.0
+    return InFlight(
+        float(held[base].mean()), float(held[inc].mean()),
+        float(outside[base].mean()), float(outside[inc].mean()),
+        ceiling, pinned, float(waiting[shut].mean()) if shut.any() else float(waiting[inc].mean()),
+        float(running.times[shut][0]) if shut.any() else None,
+    )  # fmt: skip
+
+
+def _smoothed(view: View, times: Floats) -> Floats:
+    """Clients' count as the engines' gauges show theirs: the mean over the look-back."""
+    assert view.workload is not None
+    back = view.spans.look_back_seconds
+    offsets = np.linspace(0.0, back, 6)
+    return np.asarray(
+        np.mean([under_way(view.workload.requests, times - offset) for offset in offsets], axis=0)
+    )
+
+
+def _inside(view: View, times: Floats, *, before: bool) -> Flags:
+    span = view.spans.baseline if before else view.spans.settled
+    flags: Flags = (times >= span.start) & (times <= span.end)
+    return flags
+
+
+def deadline_of(requests: Requests, base: Flags, inc: Flags) -> Deadline | None:
+    """The round time at which most failures came; None with fewer than five failures."""
+    lost = requests.failed | requests.aborted
+    ended = requests.duration[inc & lost & np.isfinite(requests.duration)]
+    if len(ended) < _FEWEST:
+        return None
+    best = max(_ROUND_SECONDS, key=lambda limit: int(_near(ended, limit).sum()))
+    share = float(_near(ended, best).mean())
+    earlier = requests.duration[base & lost & np.isfinite(requests.duration)]
+    rate = float(_near(earlier, best).sum()) / max(int(base.sum()), 1)
+    return Deadline(float(best), share, len(ended), rate)
+
+
+def _near(seconds: Floats, limit: float) -> Flags:
+    flags: Flags = (seconds >= limit * (1 - _NEAR / 4)) & (seconds <= limit * (1 + _NEAR) + 0.2)
+    return flags

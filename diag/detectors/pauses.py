@@ -1,0 +1,145 @@
+"""Moments in which a process does nothing at all though work is under way, and whether they keep a beat.
+
+Seen from request records: first tokens and ends come out of a working engine all the time; a stall is
+a silence far longer than chance leaves between them. What is proven is only that nothing came out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from diag.detectors.in_flight import under_way
+from diag.detectors.view import View
+from diag.errors import TooFewPoints
+from diag.model import Floats, Window
+from diag.records.cohorts import Flags, Requests
+from diag.stats.robust import theil_sen
+
+__all__ = ["Pauses", "pauses_of", "period_odds"]
+
+_LEAST_SECONDS = 0.5
+_FEWEST_EVENTS = 60
+_CHANCE = 3.0  # e⁻³: odds that the longest of all silences is that long by chance
+_SIMULATED = 500
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pauses:
+    """Silences of one instance. ``times``/``seconds``: when each began and how long it lasted, shape (n,), of
+    the incident; ``before``: how many a second in the baseline; ``smallest_seconds``: shorter ones could not
+    be told from chance; ``period_seconds`` and ``odds`` (chance that random moments are as regular), NaN with
+    fewer than four; ``growth``: last over first, by the trend; ``share``: of the excess wait, spent by
+    requests that met one."""
+
+    instance: str
+    times: Floats
+    seconds: Floats
+    before: float
+    smallest_seconds: float
+    period_seconds: float
+    odds: float
+    growth: float
+    share: float
+
+    @property
+    def per_second(self) -> float:
+        """How much of the time nothing happened."""
+        span = float(self.times[-1] - self.times[0]) if len(self.times) > 1 else 0.0
+        return float(self.seconds.sum()) / span if span > 0 else 0.0
+
+
+def pauses_of(view: View) -> Pauses | None:
+    """The instance with the most silence; None without records, or with too few to tell."""
+    if view.workload is None:
+        return None
+    requests = view.workload.requests
+    groups = [(name, requests.instance == code) for code, name in enumerate(requests.instances)]
+    hosts = {name.split(":")[0] for name in view.affected}
+    slow = [pair for pair in groups if pair[0].split(":")[0] in hosts]
+    found = [
+        _pauses(view, requests, name, chosen) for name, chosen in slow or groups or [("", requests.ts > 0)]
+    ]
+    known = [one for one in found if one is not None]
+    return max(known, key=lambda one: float(one.seconds.sum())) if known else None
+
+
+def _pauses(view: View, requests: Requests, name: str, chosen: Flags) -> Pauses | None:
+    starts, lengths, busy = _silences(requests, chosen)
+    if busy < _FEWEST_EVENTS:
+        return None
+    limit = _limit(lengths)
+    long = lengths >= limit
+    inside = long & _in(starts, view.spans.incident)
+    times, seconds = starts[inside], lengths[inside]
+    quiet = view.spans.baseline
+    before = float((long & _in(starts, quiet)).sum()) / max(quiet.seconds, 1.0)
+    period, odds = period_odds(times)
+    return Pauses(
+        name, times, seconds, before, limit, period, odds, _growth(times, seconds),
+        _share(view, requests, chosen, times, seconds),
+    )  # fmt: skip
+
+
+def _silences(requests: Requests, chosen: Flags) -> tuple[Floats, Floats, int]:
+    """Starts and lengths of the gaps between signs of life, while two or more requests were under way."""
+    firsts = requests.ts[chosen] + requests.ttft[chosen]
+    ends = requests.ts[chosen] + requests.duration[chosen]
+    signs = np.sort(np.concatenate([firsts, ends]))
+    signs = signs[np.isfinite(signs)]
+    if len(signs) < 2:
+        return np.empty(0), np.empty(0), 0
+    starts, lengths = signs[:-1], np.diff(signs)
+    busy = under_way(requests, starts + 1e-6, chosen) >= 2
+    return starts[busy], lengths[busy], int(busy.sum())
+
+
+def _limit(lengths: Floats) -> float:
+    """Longer than the longest of as many exponential gaps with this median is by chance."""
+    scale = max(float(np.median(lengths)), float(np.quantile(lengths, 0.8)) / 2.32) / np.log(2)
+    return max(_LEAST_SECONDS, float(scale * (np.log(len(lengths)) + _CHANCE)))
+
+
+def _in(times: Floats, window: Window) -> Flags:
+    flags: Flags = (times >= window.start) & (times <= window.end)
+    return flags
+
+
+def period_odds(times: Floats) -> tuple[float, float]:
+    """Mean interval, and how often as many random moments come at intervals as equal as these.
+
+    The measure is the intervals' deviation over their mean; random moments have about one."""
+    gaps = np.diff(times)
+    if len(gaps) < 3 or gaps.mean() <= 0:
+        return float("nan"), float("nan")
+    rng = np.random.default_rng(len(gaps))
+    drawn = rng.exponential(1.0, (_SIMULATED, len(gaps)))
+    chance = drawn.std(axis=1) / drawn.mean(axis=1)
+    uneven = float(gaps.std() / gaps.mean())
+    return float(gaps.mean()), float(1 + (chance <= uneven).sum()) / (1 + _SIMULATED)
+
+
+def _growth(times: Floats, seconds: Floats) -> float:
+    try:
+        slope, _ = theil_sen(times, np.log(seconds))
+    except TooFewPoints:
+        return float("nan")
+    return float(np.exp(slope * (times[-1] - times[0])))
+
+
+def _share(view: View, requests: Requests, chosen: Flags, times: Floats, seconds: Floats) -> float:
+    """Of the seconds that answers took longer than before, those of requests that met a silence."""
+    assert view.workload is not None
+    work = view.workload
+    usual = requests.duration[work.baseline & chosen]
+    usual = usual[np.isfinite(usual)]
+    if not len(usual) or not len(times):
+        return 0.0
+    inc = work.incident & np.isfinite(requests.duration)
+    excess = np.where(inc, np.maximum(requests.duration - float(np.median(usual)), 0.0), 0.0)
+    ends = requests.ts + np.nan_to_num(requests.duration)
+    first = np.searchsorted(times, requests.ts - seconds.max(), side="left")
+    last = np.searchsorted(times, ends, side="right")
+    met = chosen & (last > first)
+    return float(excess[met].sum() / excess.sum()) if excess.sum() > 0 else 0.0
