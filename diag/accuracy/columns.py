@@ -31,7 +31,7 @@ _SYMPTOMS = ("records:ttft_p95", "ttft_seconds_mean", "e2e_seconds_mean", "inter
 @dataclass(frozen=True, slots=True, eq=False)
 class Columns:
     """``before``/``after``: signal → values of the grid on either side of ``onset``, shapes (m,) and (n,),
-    no NaN, over the same signals. ``symptom``: the course that users feel, over both sides, shape (m + n,)."""
+    no NaN, over the same signals. ``symptom``: the course that users feel, over both sides (m + n,)."""
 
     onset: float
     before: Mapping[str, Floats]

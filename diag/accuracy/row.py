@@ -42,8 +42,8 @@ class Rival(msgspec.Struct, frozen=True):
 
 class Row(msgspec.Struct, frozen=True):
     """One case. ``digest`` names the bundle's content. ``answers`` in the verdict's order, unknown among
-    them; ``scope`` and ``onset`` (unix seconds) as the leading one tells them; ``engines``: every instance seen;
-    ``step_seconds``: of the grid; ``seconds``: CPU by what it was spent on."""
+    them; ``scope`` and ``onset`` (unix seconds) as the leading one tells them; ``engines``: every instance
+    seen; ``step_seconds``: of the grid; ``seconds``: CPU by what it was spent on."""
 
     name: str
     family: str

@@ -1,0 +1,142 @@
+"""Make cases: scenario and seed to a bundle with a label, kept only if its symptom is really there.
+
+The symptom is judged by ``felt`` from the truth of the run. A case of a cause that nobody feels, and a
+healthy one in which somebody happens to feel something, are dropped and counted.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import msgspec
+import numpy as np
+
+from diag.accuracy.families import Family, Quota
+from diag.accuracy.felt import Felt, felt
+from diag.accuracy.label import Kind
+from diag.errors import UsageError
+from diag.simulate.observed import Run
+from diag.simulate.parts import Bundle
+from diag.simulate.scenarios.draw import FAMILIES as CONDITIONS
+from diag.simulate.scenarios.draw import Scenario, draw_of
+
+__all__ = ["Filled", "Made", "Spec", "digest_of", "fill", "make", "name_of", "scenario_named"]
+
+_UNFELT_BY_NATURE = frozenset({"telemetry_fault"})
+_TRIES = 4  # for each case wanted, before a scenario counts as unable to show its symptom
+
+
+class Spec(msgspec.Struct, frozen=True, array_like=True):
+    """One case of the manifest: scenario, seed, and what its content must hash to ("" before it is made)."""
+
+    scenario: str
+    seed: int
+    digest: str = ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Made:
+    """A case that was made. ``kept``: its symptom is there (or, in a healthy one, is not)."""
+
+    spec: Spec
+    bundle: Bundle
+    felt: Felt
+    kept: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Filled:
+    """A quota as it came out: the cases kept, and how many were dropped on the way."""
+
+    scenario: str
+    kept: tuple[Spec, ...]
+    dropped: int
+
+
+def name_of(spec: Spec) -> str:
+    """A case's name: scenario and seed."""
+    return f"{spec.scenario}-{spec.seed}"
+
+
+def scenario_named(id: str) -> Scenario:
+    """The scenario ``id``; ``UsageError`` when there is none."""
+    from diag.simulate.scenarios import SCENARIOS
+
+    if id in SCENARIOS:
+        return SCENARIOS[id]
+    from difflib import get_close_matches
+
+    near = get_close_matches(id, SCENARIOS, n=3, cutoff=0.4)
+    hint = f"did you mean {' or '.join(near)}?" if near else "`diag simulate --list` shows them"
+    raise UsageError(f"no scenario is called {id!r}", hint=hint)
+
+
+def make(family: str, scenario: str, seed: int, *, severity: float | None = None) -> Made:
+    """Simulate one case as ``family`` draws it; always the same. ``severity``: instead of the drawn one."""
+    from diag.simulate.serving import run
+    from diag.simulate.telemetry import show
+
+    chosen = scenario_named(scenario)
+    draw = draw_of(seed, CONDITIONS[family])
+    if severity is not None:
+        draw = replace(draw, severity=severity)
+    done = run(chosen.plan(draw))
+    noticed = felt(done)
+    bundle = _labelled(show(done), chosen, seed, done, noticed)
+    return Made(Spec(scenario, seed, digest_of(bundle)), bundle, noticed, _kept(chosen, noticed))
+
+
+def fill(family: Family, quota: Quota, *, take: Callable[[Made], None] | None = None) -> Filled:
+    """Make cases of one scenario, seed after seed, until the quota is met or too many were dropped."""
+    kept: list[Spec] = []
+    tried = 0
+    while len(kept) < quota.cases and tried < _TRIES * quota.cases:
+        made = make(family.name, quota.scenario, family.seed(quota.scenario, tried))
+        tried += 1
+        if made.kept:
+            kept.append(made.spec)
+            if take is not None:
+                take(made)
+    return Filled(quota.scenario, tuple(kept), tried - len(kept))
+
+
+def digest_of(bundle: Bundle) -> str:
+    """SHA-256 of the content, the same however it is packed (first 32 hex digits)."""
+    hasher = hashlib.sha256()
+    hasher.update(json.dumps(bundle.meta, sort_keys=True, default=str).encode())
+    for stem, group in sorted(bundle.metrics.items()):
+        hasher.update(stem.encode())
+        for one in group:
+            hasher.update(json.dumps(dict(one.labels), sort_keys=True).encode())
+            hasher.update(np.rint(one.times * 1000.0).astype("<i8").tobytes())
+            hasher.update(one.values.astype("<f8").tobytes())
+    hasher.update(msgspec.json.Encoder(order="sorted").encode_lines(bundle.requests))
+    for path, data in sorted(bundle.files.items()):
+        hasher.update(path.encode())
+        hasher.update(gzip.decompress(data) if path.endswith(".gz") else data)
+    return hasher.hexdigest()[:32]
+
+
+def _kept(scenario: Scenario, noticed: Felt) -> bool:
+    if scenario.kind == Kind.HEALTHY:
+        return not noticed.felt
+    return noticed.felt or scenario.hypothesis in _UNFELT_BY_NATURE
+
+
+def _labelled(bundle: Bundle, scenario: Scenario, seed: int, done: Run, noticed: Felt) -> Bundle:
+    """The label that the telemetry wrote, with what only scoring needs."""
+    truth = done.plan.truth
+    begins = noticed.onset if noticed.felt else None
+    added = {
+        "case": scenario.kind,
+        "scenario": scenario.id,
+        "seed": seed,
+        "severity": round(truth.severity, 4),
+        "felt": {"what": noticed.what, "who": noticed.who, "strength": round(noticed.strength, 3)},
+        "felt_onset": None if begins is None else done.plan.start + begins,
+    }
+    return bundle.with_meta(label={**bundle.label, **added})
