@@ -11,7 +11,7 @@ from diag.simulate.profiles import Profile, product
 
 __all__ = [
     "card_of", "deciding", "gpu_names", "instances_on", "marked", "replica_of", "told", "with_card",
-    "with_client", "with_gateway", "with_host", "with_load", "with_replica", "with_settings",
+    "with_client", "with_gateway", "with_host", "with_load", "with_replica", "with_settings", "with_shown",
 ]  # fmt: skip
 
 
@@ -71,6 +71,11 @@ def with_client(plan: Plan, tenant: str, **changes: Any) -> Plan:
         replace(client, **changes) if client.tenant == tenant else client for client in plan.clients
     )
     return replace(plan, clients=clients)
+
+
+def with_shown(plan: Plan, **changes: Any) -> Plan:
+    """Other exporters."""
+    return replace(plan, shown=replace(plan.shown, **changes))
 
 
 def with_load(plan: Plan, factor: Profile, tenants: Iterable[str] | None = None) -> Plan:

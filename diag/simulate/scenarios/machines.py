@@ -10,8 +10,8 @@ import numpy as np
 from diag.simulate.plan import Client, Lengths, Machine, Plan, Settings
 
 __all__ = [
-    "MACHINES", "Work", "capacity_per_second", "load_ratio", "mean_tokens", "offered_per_second", "running",
-    "slower", "work",
+    "MACHINES", "Work", "capacity_per_second", "in_flight", "load_ratio", "mean_tokens", "offered_per_second",
+    "running", "slower", "work",
 ]  # fmt: skip
 
 MACHINES: dict[int, tuple[Machine, ...]] = {
@@ -124,3 +124,11 @@ def running(machine: Machine, asked: Work, requests_per_second: float) -> float:
     tokens = requests_per_second * asked.output
     slack = max(free - tokens * asked.sequence_seconds(machine), 0.05)
     return tokens * (machine.overhead_seconds + machine.decode_base_seconds) / slack
+
+
+def in_flight(plan: Plan, time: float = 0.0) -> float:
+    """Mean number of requests at work in all replicas at ``time``, when nothing makes them wait."""
+    asked = work(plan.clients, all(r.settings.prefix_caching for r in plan.replicas), time)
+    rate = asked.requests_per_second / len(plan.replicas)
+    prefilling = rate * asked.prefill_seconds(plan.replicas[0].machine)
+    return sum(running(replica.machine, asked, rate) + prefilling for replica in plan.replicas)

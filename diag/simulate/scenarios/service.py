@@ -40,15 +40,25 @@ _CLEAR_SECONDS = 300.0  # what befalls the telemetry by chance keeps this far fr
 _DRIFT_STEP_SECONDS = 150.0
 
 
-def healthy(draw: Draw, name: str = "healthy") -> Plan:
-    """A service at 30 to 65 % of its capacity in which nobody is hurt, with its innocent oddities."""
-    hosts, seats, parallel = _topology(draw)
+def healthy(
+    draw: Draw,
+    name: str = "healthy",
+    *,
+    parallel: tuple[int, ...] = (1, 2, 4),
+    least_replicas: int = 1,
+    least_hosts: int = 1,
+) -> Plan:
+    """A service at 30 to 65 % of its capacity in which nobody is hurt, with its innocent oddities.
+
+    ``parallel``: tensor-parallel sizes a scenario can do with; ``least_replicas``, ``least_hosts``: what it
+    needs."""
+    hosts, seats, parallel_size = _topology(draw, parallel, max(least_replicas, least_hosts), least_hosts)
     caching = draw.chance(0.95)
     clients = _clients(draw, 1.6 if len(seats) > 4 else 1.0)
     asked = work(clients, caching)
-    machine, rate = _machine(draw, asked, len(seats), parallel)
+    machine, rate = _machine(draw, asked, len(seats), parallel_size)
     clients = _timed(draw, clients, rate * len(seats) / asked.requests_per_second)
-    settings = _settings(draw, machine, asked, clients, rate, caching, parallel)
+    settings = _settings(draw, machine, asked, clients, rate, caching, parallel_size)
     shown = _shown(draw)
     replicas = tuple(
         Replica(
@@ -73,12 +83,17 @@ def healthy(draw: Draw, name: str = "healthy") -> Plan:
     return sprinkle(plan, draw)
 
 
-def _topology(draw: Draw) -> tuple[tuple[Host, ...], list[tuple[str, tuple[int, ...]]], int]:
+def _topology(
+    draw: Draw, sizes: tuple[int, ...], least_replicas: int, least_hosts: int
+) -> tuple[tuple[Host, ...], list[tuple[str, tuple[int, ...]]], int]:
     """Hosts, a seat (host, GPUs) for each replica, and the tensor-parallel size."""
-    count, per_node = draw.pick(draw.conditions.replicas), draw.pick(draw.conditions.gpus_per_node)
-    parallel = draw.pick(tuple(size for size in MACHINES if size <= per_node))
-    most = per_node // parallel
+    count = max(draw.pick(draw.conditions.replicas), least_replicas)
+    per_node = max(draw.pick(draw.conditions.gpus_per_node), min(sizes))
+    parallel = draw.pick(tuple(size for size in sizes if size <= per_node))
+    most = min(per_node // parallel, -(-count // least_hosts))
     together = int(draw.rng.integers(1, most + 1)) if draw.chance(0.6) else most
+    if least_hosts > 1 and -(-count // together) < least_hosts:
+        together = 1
     seats = [
         (f"node-{number // together}", tuple(range(slot * parallel, (slot + 1) * parallel)))
         for number in range(count)
