@@ -17,7 +17,8 @@ _LEAVING = 0.06
 
 
 def plan(draw: Draw) -> Plan:
-    """``severe(0.85, 1)`` of the pool is gone after ``severe(0.7, 0.25)`` of what is left of the window, by itself or with every client that leaves."""
+    """``severe(0.85, 1)`` of the pool is gone after ``severe(0.7, 0.25)`` of what is left of the window: by
+    itself, or with every client that leaves."""
     made = healthy(draw, "kv_block_leak")
     names = struck(made, draw)
     seconds = (draw.seconds - draw.onset) * draw.severe(0.7, 0.25)
