@@ -1,0 +1,107 @@
+"""Garbage collection or the like halts the process, longer and longer the older it gets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from diag.detectors.cues import Explained, Reach, degree_of, stated
+from diag.detectors.pauses import Pauses, pauses_of
+from diag.detectors.view import View
+from diag.hypotheses.registry import Output
+from diag.model import Card, Mitigation
+from diag.quantities import quantity
+
+CARD = Card(
+    id="runtime_pauses",
+    title="The engine's process halts again and again, longer with its age",
+    mechanism="A collection of all live objects (or a similar pause) stops the process at intervals; what it has to walk through grows with uptime, and so do the stalls, until a restart.",
+    signs=("moments in which nothing comes out though work is under way", "at even intervals", "each longer than the one before", "gone after a restart"),
+    rules_out=("answers come without such silences",),
+    look_alikes={"engine_stall": "one halt that does not end", "host_cpu_starvation": "everything is slower, not halted", "head_of_line_blocking": "the silences follow giant prompts", "grammar_stall": "they follow structured requests", "network_latency": "only the clients see them"},
+    mitigations=(
+        Mitigation("Restart the oldest replica in a quiet minute, one at a time: the pauses start small again.", True),
+        Mitigation("Freeze the heap after start-up (gc.freeze) or collect outside the serving path; fix what leaks objects.", False),
+    ),
+    next_check="Log collections (VLLM_GC_DEBUG=1, or gc.callbacks) and lay their times beside the silences.",
+    chain=("engine_resident_memory_bytes", "inter_token_seconds_p99", "ttft_seconds_p95", "e2e_seconds_mean"),
+)  # fmt: skip
+
+NEEDS = (("client_duration_seconds",), ("client_ttft_seconds",))
+
+_FEW = 4
+
+
+def examine(view: View) -> Iterator[Output]:
+    """Silences, their beat, their growth, and whether the engine halts or only the way to it."""
+    pauses = pauses_of(view)
+    if pauses is None:
+        return
+    found = len(pauses.times)
+    more = found - pauses.before * view.spans.incident.seconds
+    if found < 3 or more < 2:
+        text = f"{found} silences of more than {quantity(pauses.smallest_seconds, 'seconds')} while work was under way"
+        decisive = pauses.smallest_seconds <= 2.0 and found == 0
+        yield stated("silences", "inter_token_seconds_p99", False, text, decisive=decisive)
+        return
+    longest = float(pauses.seconds.max())
+    text = (
+        f"{found} times nothing came out while work was under way, for up to {quantity(longest, 'seconds')}"
+    )
+    onset = float(pauses.times[0])
+    yield stated(
+        "silences", "inter_token_seconds_p99", True, text, degree=min(1.0, 0.6 + more / 20), onset=onset
+    )
+    yield from _beat(pauses)
+    yield stated(
+        "harm", "e2e_seconds_mean", pauses.share >= 0.4,
+        f"answers that met one hold {quantity(pauses.share, 'ratio')} of the extra time", degree=pauses.share,
+    )  # fmt: skip
+    yield Explained(min(1.0, pauses.share))
+    yield from _engine(view, pauses)
+    yield Reach({"instances": (pauses.instance,) if pauses.instance else ()})
+
+
+def _beat(pauses: Pauses) -> Iterator[Output]:
+    if len(pauses.times) >= _FEW and np.isfinite(pauses.odds):
+        every = quantity(pauses.period_seconds, "seconds")
+        chance = f"random moments are as even in {pauses.odds:.1%} of cases"
+        even = pauses.odds <= 0.1
+        text = f"about every {every}; {chance}" if even else f"at no even intervals ({chance})"
+        degree = 1.0 - min(pauses.odds / 0.2, 1.0)
+        yield stated(
+            "periodic", "inter_token_seconds_p99", even, text, degree=max(degree, 0.5) if even else degree
+        )
+    if len(pauses.times) >= _FEW and np.isfinite(pauses.growth):
+        text = f"the last is ×{pauses.growth:.1f} as long as the first, by their trend"
+        degree = degree_of(np.log(max(pauses.growth, 1e-3)) / np.log(1.3))
+        yield stated("growing", "inter_token_seconds_p99", degree >= 0.5, text, degree=degree)
+
+
+def _engine(view: View, pauses: Pauses) -> Iterator[Output]:
+    """The engine's own clocks see a halt of the engine, and not one on the way to it."""
+    tails = ("inter_token_seconds_p99", "inter_token_seconds_mean", "ttft_seconds_p95", "e2e_seconds_mean", "ttft_seconds_mean")  # fmt: skip
+    seen = [
+        f
+        for name in tails
+        for f in view.each.get(name, ())
+        if _same(f.labels.get("instance", ""), pauses.instance)
+    ]
+    if not seen:
+        return
+    most = max(seen, key=lambda f: f.effect)
+    text = f"the engine's own clocks {'see' if most.effect >= 1 else 'hardly see'} it"
+    yield stated(
+        "engine_sees", most.signal, most.effect >= 1, text,
+        before=most.before, during=most.during, unit=most.unit, degree=degree_of(most.effect),
+    )  # fmt: skip
+    halted = [f for f in view.each.get("gpu_utilization_ratio", ()) if f.effect >= 1]
+    if not halted and view.each.get("gpu_utilization_ratio"):
+        yield stated(
+            "gpu_not_busier", "gpu_utilization_ratio", True, "no card is busier than before", degree=0.8
+        )
+
+
+def _same(a: str, b: str) -> bool:
+    return not b or a.split(":")[0] == b.split(":")[0]

@@ -1,0 +1,132 @@
+"""One card is slower than its likes though its clock and flags are clean."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from diag.detectors.cues import PRESENT, Explained, Reach, excluded, falls, flat, stated
+from diag.detectors.findings import judge_values
+from diag.detectors.gpus import gpu_name
+from diag.detectors.peers import busy_only, slower_here, slower_there, under_load
+from diag.detectors.places import findings_here, series_here
+from diag.detectors.service import demand_of
+from diag.detectors.view import View
+from diag.hypotheses.registry import Output
+from diag.model import Card, Finding, Floats, Mitigation, Series
+from diag.quantities import quantity
+from diag.signals.vocabulary import Scope, Signal, Worse
+
+CARD = Card(
+    id="slow_gpu",
+    title="One GPU is slow though its clock and flags are clean",
+    mechanism="A card in a bad state does less for each tick of its clock: it draws fewer watts than its likes at equal clock and load, and every step on it takes longer.",
+    signs=("steps take longer on one card or replica only", "clock up, no throttle reason", "fewer watts at equal clock and load"),
+    rules_out=("the clock fell or a reason is active", "watts at equal clock as before", "peers are slower too"),
+    look_alikes={"thermal_throttle": "the clock falls, with heat", "power_cap": "the clock falls, with a power reason", "noisy_neighbour": "somebody else is on the card", "routing_hotspot": "it does more work than the others", "gpu_link_degraded": "its link is narrow"},
+    mitigations=(
+        Mitigation("Drain the slow card's replica and let the others carry the load.", True),
+        Mitigation("Power-cycle the node (a reset is not always enough), then run the same short benchmark on each card.", False),
+    ),
+    next_check="The same fixed benchmark on each card, with nvidia-smi dmon -s pc beside it: seconds and watts at equal clock.",
+    chain=("gpu_power_watts", "inter_token_seconds_mean", "prefill_seconds_mean", "ttft_seconds_mean"),
+)  # fmt: skip
+
+NEEDS = (
+    ("gpu_sm_clock_hertz",),
+    ("gpu_power_watts",),
+    ("inter_token_seconds_mean", "client_duration_seconds"),
+)
+
+# Watts at equal clock and load repeat within a few per cent on one card; a bad state showed a third less.
+_WATTS = Signal(
+    "gpu_power_watts", "watts", Scope.GPU, Worse.NEITHER, 0.07, True, "board power at equal clock", ""
+)
+_REASONS = {
+    "gpu_thermal_throttle_ratio": "a thermal reason",
+    "gpu_power_throttle_ratio": "a power reason",
+    "gpu_power_brake_ratio": "a power brake",
+}
+
+
+def examine(view: View) -> Iterator[Output]:
+    """Slower here and not there, at equal work, with clean clock and flags, and fewer watts for it."""
+    speed = slower_here(view)
+    if speed is None:
+        return
+    ratio, seen = speed
+    degree = max(0.0, min(1.0, 0.5 + (ratio - 1.15) / 0.3))
+    text = f"time between tokens ×{ratio:.2f} ({seen})"
+    flat_steps = view.fleet.get("inter_token_seconds_mean")
+    sure = flat_steps is not None and excluded(flat_steps, 1) and ratio < 1.1
+    yield stated("slower", "inter_token_seconds_mean", degree >= 0.5, text, degree=degree, decisive=sure)
+    watts = _weakest(view)
+    if watts is not None:
+        _, here = findings_here(view, "gpu_power_watts")
+        yield here.judge(falls("watts", watts, f"power of {gpu_name(watts.labels)} at equal clock"))
+        if watts.effect <= -1 and degree >= 0.5:
+            yield Explained(0.7)
+            yield Reach({"gpus": (gpu_name(watts.labels),), "instances": view.affected})
+    yield from _clean(view)
+    there = slower_there(view)
+    if there is not None:
+        apart = ratio / max(there[0], 1e-6)
+        text = f"time between tokens ×{ratio:.2f} here, ×{there[0]:.2f} at the engines nobody complains about"
+        yield stated(
+            "apart", "inter_token_seconds_mean", apart >= 1.15, text, degree=1.0 if apart >= 1.15 else 0.1
+        )
+    demand = demand_of(view)
+    if demand.known >= 2:
+        text = f"demand moved: {', '.join(demand.moved)}" if demand.moved else "equal work"
+        yield stated("demand_flat", "arrivals_per_second", not demand.moved, text, degree=1 - demand.degree)
+
+
+def _weakest(view: View) -> Finding | None:
+    """Watts over clock, busy moments only, at the card that lost most of them."""
+    watts, _ = series_here(view, "gpu_power_watts")
+    clocks = {gpu_name(one.labels): one for one in view.case.of("gpu_sm_clock_hertz")}
+    found = [_per_clock(view, one, clocks.get(gpu_name(one.labels))) for one in watts]
+    known = [one for one in found if one is not None]
+    return min(known, key=lambda f: f.effect) if known else None
+
+
+def _per_clock(view: View, watts: Series, clock: Series | None) -> Finding | None:
+    if clock is None or len(clock.values) != len(watts.values):
+        return None
+    busy = busy_only(view, watts)
+    usual = np.nanmedian(clock.values) if np.isfinite(clock.values).any() else np.nan
+    with np.errstate(invalid="ignore", divide="ignore"):
+        level: Floats = busy.values * usual / clock.values
+    one = Series(watts.signal, watts.labels, watts.times, level, watts.producer)
+    return judge_values(
+        _WATTS, one.within(view.spans.baseline), one.within(view.spans.settled),
+        labels=watts.labels, min_block=view.spans.overlap_points,
+    )  # fmt: skip
+
+
+def _clean(view: View) -> Iterator[Output]:
+    clock = under_load(view, "gpu_sm_clock_hertz", -1)
+    if clock is not None:
+        _, here = findings_here(view, "gpu_sm_clock_hertz")
+        yield here.judge(
+            flat("clock_clean", clock, f"SM clock of {gpu_name(clock.labels)} under load", sign=-1)
+        )
+    held = [f for name in _REASONS for f in findings_here(view, name)[0]]
+    if held:
+        most = max(held, key=lambda f: f.effect)
+        text = f"{_REASONS[most.signal]} is active {quantity(most.during, 'ratio')} of the time (before: {quantity(most.before, 'ratio')})"
+        yield stated(
+            "flags_clean", most.signal, most.effect < 1, text,
+            before=most.before, during=most.during, unit="ratio",
+            degree=1.0 if most.effect < 1 and most.present_ratio >= PRESENT else 0.0 if most.effect >= 1 else 0.6,
+        )  # fmt: skip
+    others = [
+        f for n in ("gpu_foreign_sm_ratio", "gpu_foreign_memory_bytes") for f in findings_here(view, n)[0]
+    ]
+    if others:
+        most = max(others, key=lambda f: f.effect)
+        text = f"{'a' if most.effect >= 1 else 'no'} foreign process came to {gpu_name(most.labels)}"
+        yield stated(
+            "nobody_else", most.signal, most.effect < 1, text, degree=1.0 if most.effect < 1 else 0.1
+        )
