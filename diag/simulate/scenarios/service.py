@@ -232,7 +232,7 @@ def _shown(draw: Draw) -> Shown:
         session_ids=not draw.chance(2.0 * missing),
         cached_tokens=not draw.chance(3.0 * missing),
         gateway_log=requests == "gateway",
-        engine_log=not draw.chance(2.0 * missing),
+        engine_log=not draw.chance(missing),
     )
 
 
