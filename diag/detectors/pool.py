@@ -5,7 +5,7 @@ A pool that is used while nothing runs, or whose floor only rises, holds blocks 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -29,8 +29,9 @@ class Floor:
     ``early``/``late``: the floor in the first and the last quarter of the window, 0 … 1; ``unaccounted``:
     how much of ``late`` the requests that ran then do not explain at the rate of the first quarter;
     ``rising``: share of steps from block to block that do not go down; ``onset``: when it left its early
-    level; ``idle``: use while nothing ran or waited (the median of the last such points), None where it
-    never was idle."""
+    level; ``idle``: use while nothing ran or waited (the median of the last such points, the last of them
+    at ``idle_at``), None where it never was idle; ``before_restart``: use just before the process that is
+    judged began, None where it began before the window."""
 
     instance: str
     early: float
@@ -38,7 +39,9 @@ class Floor:
     unaccounted: float
     rising: float
     onset: float | None
-    idle: float | None
+    idle: float | None = None
+    idle_at: float | None = None
+    before_restart: float | None = None
 
 
 def number_of_fact(view: View, name: str, instance: str = "") -> float | None:
@@ -86,7 +89,11 @@ def floor_of(view: View, instance: str) -> Floor | None:
     use, work = _lowest(view, usage, running, known, span, blocks)
     if len(use) < _FEWEST_BLOCKS:
         return None
-    return _judged(instance, use, work, span, blocks, _idle(view, instance, usage, running, known))
+    floor = _judged(instance, use, work, span, blocks)
+    idle, idle_at = _idle(view, instance, usage, running, known)
+    earlier = usage.values[(usage.times < span.start) & np.isfinite(usage.values)]
+    before = float(np.median(earlier[-3:])) if began and len(earlier) else None
+    return replace(floor, idle=idle, idle_at=idle_at, before_restart=before)
 
 
 def _blocks(view: View, instance: str, span: Window) -> int | None:
@@ -127,7 +134,7 @@ def _lengths(view: View, instance: str, count: int) -> Floats:
     return total if total.any() else np.ones(count)
 
 
-def _judged(instance: str, use: Floats, work: Floats, span: Window, blocks: int, idle: float | None) -> Floor:
+def _judged(instance: str, use: Floats, work: Floats, span: Window, blocks: int) -> Floor:
     quarter = max(1, len(use) // 4)
     early, late = float(np.median(use[:quarter])), float(np.median(use[-quarter:]))
     busy = work > 0
@@ -144,11 +151,14 @@ def _judged(instance: str, use: Floats, work: Floats, span: Window, blocks: int,
     if slope > 0 and len(left) and late - early > 0.05:
         onset = span.start + span.seconds * max(int(left[0]) - 1, 0) / blocks
     unaccounted = float(np.median(beyond[-quarter:])) - float(np.median(beyond[:quarter]))
-    return Floor(instance, early, late, unaccounted, rising, onset, idle)
+    return Floor(instance, early, late, unaccounted, rising, onset)
 
 
-def _idle(view: View, instance: str, usage: Series, running: Series, known: np.ndarray) -> float | None:
-    """Use while nothing ran or waited over a whole look-back; the gauge of use is a maximum over it."""
+def _idle(
+    view: View, instance: str, usage: Series, running: Series, known: np.ndarray
+) -> tuple[float | None, float | None]:
+    """Use while nothing ran or waited over a whole look-back (the gauge of use is a maximum over it), and
+    when that was last seen."""
     most = same_instance(view.case, "running_requests_max", instance) or running
     waiting = same_instance(view.case, "waiting_requests", instance)
     nobody = known & (np.nan_to_num(most.values, nan=1.0) <= 0)
@@ -157,4 +167,6 @@ def _idle(view: View, instance: str, usage: Series, running: Series, known: np.n
     if most is running:
         nobody &= np.concatenate([[False], nobody[:-1]])
     points = usage.values[nobody]
-    return float(np.median(points[-_IDLE_POINTS:])) if len(points) >= _IDLE_POINTS else None
+    if len(points) < _IDLE_POINTS:
+        return None, None
+    return float(np.median(points[-_IDLE_POINTS:])), float(usage.times[nobody][-1])

@@ -12,9 +12,9 @@ import numpy as np
 
 from diag.detectors.view import View
 from diag.model import Case, Floats, Series, Window
-from diag.records.cohorts import Requests
+from diag.records.cohorts import Flags, Requests
 
-__all__ = ["Standstill", "asked_of", "same_instance", "standstills"]
+__all__ = ["Standstill", "asked_of", "held_up", "same_instance", "seen_ratio", "standstills"]
 
 _MADE = (
     "generation_tokens_per_second", "prompt_tokens_per_second", "computed_prompt_tokens_per_second",
@@ -117,6 +117,36 @@ def _most(values: Floats) -> float | None:
 
 def _mean(values: Floats) -> float | None:
     return float(np.nanmean(values)) if np.isfinite(values).any() else None
+
+
+def seen_ratio(view: View, *names: str) -> float:
+    """Of the slow engines (of all, when none stands out) the least share of the incident's points at which
+    one of ``names`` was there; 0 where an engine shows none of them."""
+    shares = [
+        max(
+            (_finite_ratio(same_instance(view.case, n, where), view.spans.incident) for n in names),
+            default=0.0,
+        )
+        for where in view.affected or sorted(view.engines)
+    ]
+    return min(shares, default=0.0)
+
+
+def _finite_ratio(series: Series | None, window: Window) -> float:
+    values = series.within(window) if series is not None else np.empty(0)
+    return float(np.isfinite(values).mean()) if len(values) else 0.0
+
+
+def held_up(requests: Requests, still: Standstill) -> Flags:
+    """Requests that were there without a first token at some time in the silence: open ones and ones that
+    left or failed too. Those of other instances are left out where records name them."""
+    infinity = np.inf
+    first = requests.ts + np.where(np.isfinite(requests.ttft), requests.ttft, infinity)
+    gone = requests.ts + np.where(np.isfinite(requests.duration), requests.duration, infinity)
+    flags: Flags = (requests.ts <= still.window.end) & (np.minimum(first, gone) > still.window.start)
+    if still.instance in requests.instances:
+        flags &= (requests.instance == requests.instances.index(still.instance)) | (requests.instance < 0)
+    return flags
 
 
 def asked_of(requests: Requests, still: Standstill, slack_seconds: float) -> tuple[int, int]:

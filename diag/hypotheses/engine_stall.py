@@ -1,0 +1,159 @@
+"""Healthy but not serving: tokens stop while requests are held, and every probe says 200.
+
+A deadlock, a parked connector load, a lost transfer, a worker that hangs in a collective. It is a stall only
+where somebody asks: an engine that publishes when it steps shows old gauges after everybody left, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from diag.detectors.cues import PRESENT, Explained, Reach, stated
+from diag.detectors.places import series_here
+from diag.detectors.pool import pool_tokens
+from diag.detectors.standstill import Standstill, asked_of, held_up, seen_ratio, standstills
+from diag.detectors.view import View
+from diag.hypotheses.registry import Output
+from diag.model import Card, Mitigation, Window
+from diag.quantities import quantity
+
+CARD = Card(
+    id="engine_stall",
+    title="The engine holds requests and serves none, though it answers its health checks",
+    mechanism="The step loop stands still: a deadlock, a transfer that never comes, or a collective that one rank never joins. The API server lives on and answers health checks and scrapes.",
+    signs=(
+        "token counters flat while requests run or wait",
+        "health checks and scrapes answered, CPU time of the API server goes on",
+        "GPU at 100 % with little power (a collective spins), or at 0 %",
+    ),
+    rules_out=("tokens flow throughout",),
+    look_alikes={
+        "telemetry_fault": "gauges stand still because nobody asks, or the page does: clients are served",
+        "oversized_request": "nothing runs, and the longest waiting prompt is larger than the pool",
+        "abandoned_requests": "clients leave, tokens flow on",
+        "runtime_pauses": "pauses that end by themselves and come again",
+        "kv_transfer_failure": "what the parked requests wait for",
+    },
+    mitigations=(
+        Mitigation("Take the instance out of the balancer: its health check will not.", True),
+        Mitigation("Before the restart, dump stacks of the API server, the engine core and every worker (py-spy dump): only then can the cause be found.", True),
+        Mitigation("Restart it; alert on tokens per second at running + waiting > 0, not on health.", False),
+    ),
+    next_check="Send one short request straight to the instance, and py-spy dump its processes while it hangs.",
+    chain=("running_requests", "waiting_requests", "generation_tokens_per_second", "first_tokens_per_second", "ttft_seconds_p95"),
+)  # fmt: skip
+
+NEEDS = (
+    ("generation_tokens_per_second", "prompt_tokens_per_second"),
+    ("running_requests", "waiting_requests"),
+)
+_SPINS, _IDLE = 0.9, 0.1
+
+
+def examine(view: View) -> Iterator[Output]:
+    """Silence while requests are held; who asked; what the GPU does meanwhile; what else would hold them."""
+    silent = standstills(view)
+    live = [s for s in silent if not s.frozen and (s.up_ratio is None or s.up_ratio >= PRESENT)]
+    if not live:
+        yield _none(view, silent)
+        return
+    worst = live[0]
+    held = f"{worst.running:.0f} running and {worst.waiting:.0f} waiting requests"
+    text = f"{worst.instance} made not one token for {quantity(worst.window.seconds, 'seconds')} with {held}"
+    yield stated("silent", "generation_tokens_per_second", True, text, onset=worst.window.start)
+    if worst.up_ratio is not None:
+        yield stated("alive", "target_up", True, "it answered its scrapes meanwhile")
+    yield from _held(view, worst)
+    yield from _asked(view, worst)
+    yield from _cards(view, worst)
+    cries = [e for e in view.case.events if e.kind == "engine_error" and worst.window.contains(e.time)]
+    if cries:
+        yield stated("cried", "generation_tokens_per_second", True, f"its log says: {cries[0].text}")
+    share = sum(s.window.seconds for s in live if s.instance == worst.instance) / view.spans.incident.seconds
+    yield Explained(float(np.clip(share, 0.0, 1.0)))
+    yield Reach({"instances": tuple(dict.fromkeys(s.instance for s in live))})
+
+
+def _none(view: View, silent: tuple[Standstill, ...]) -> Output:
+    if silent:
+        text = (
+            f"{silent[0].instance} is silent, but so is its page: whether it serves is not to be seen there"
+        )
+        return stated("silent", "generation_tokens_per_second", False, text, degree=0.3)
+    whole = seen_ratio(view, "generation_tokens_per_second", "prompt_tokens_per_second") >= PRESENT
+    text = "tokens flow whenever requests are there"
+    return stated("silent", "generation_tokens_per_second", False, text, decisive=whole)
+
+
+def _held(view: View, still: Standstill) -> Iterator[Output]:
+    """A batch that stands still can only be the engine's fault; a queue before an empty batch has other
+    reasons."""
+    if still.running >= 0.5:
+        yield stated(
+            "batch_stands",
+            "running_requests",
+            True,
+            f"{still.running:.0f} requests are in the batch, and do not advance",
+        )
+        return
+    longest, pool = _longest(view, still), pool_tokens(view, still.instance)
+    if longest is not None and pool is not None:
+        text = f"the longest prompt that waits has {quantity(longest, 'tokens')}, the pool {quantity(pool, 'tokens')}"
+        yield stated(
+            "fits", "kv_capacity_tokens", longest <= pool, text, degree=0.7 if longest <= pool else 0.0
+        )
+
+
+def _longest(view: View, still: Standstill) -> float | None:
+    if view.workload is None:
+        return None
+    requests = view.workload.requests
+    prompts = requests.prompt[held_up(requests, still)]
+    return float(np.nanmax(prompts)) if np.isfinite(prompts).any() else None
+
+
+def _asked(view: View, still: Standstill) -> Iterator[Output]:
+    if view.workload is None:
+        return
+    sent, served = asked_of(view.workload.requests, still, view.case.step_seconds)
+    if sent:
+        text = f"clients sent {sent} requests meanwhile, and {served} got a first token"
+        yield stated("asked", "first_tokens_per_second", served <= 0.1 * sent, text, during=float(served))
+    elif not held_up(view.workload.requests, still).any():
+        text = "no client waits for anything meanwhile: the gauges are left over"
+        yield stated("asked", "first_tokens_per_second", False, text)
+
+
+def _cards(view: View, still: Standstill) -> Iterator[Output]:
+    """What the GPUs do in the silence, against before."""
+    busy, here = series_here(view, "gpu_utilization_ratio")
+    inside = Window(still.window.start + view.spans.look_back_seconds, still.window.end)
+    levels = [s.within(inside) for s in busy]
+    known = [float(np.nanmedian(v)) for v in levels if np.isfinite(v).any()]
+    if not known:
+        return
+    use = max(known)
+    if use < _IDLE:
+        text = f"the GPUs are idle ({quantity(use, 'ratio')}): the host does not launch anything"
+        yield here.judge(stated("cards", "gpu_utilization_ratio", True, text, during=use, unit="ratio"))
+        return
+    watts, usual = _watts(view, inside)
+    if watts is None or usual is None:
+        return
+    spins = use >= _SPINS and watts < 0.7 * usual
+    text = f"a GPU is {quantity(use, 'ratio')} busy at {quantity(watts, 'watts')} (before: {quantity(usual, 'watts')})"
+    words = ": it spins without working" if spins else ": it works"
+    yield here.judge(
+        stated("cards", "gpu_power_watts", spins, text + words, before=usual, during=watts, unit="watts")
+    )
+
+
+def _watts(view: View, inside: Window) -> tuple[float | None, float | None]:
+    found, _ = series_here(view, "gpu_power_watts")
+    pairs = [(s.within(inside), s.within(view.spans.baseline)) for s in found]
+    pairs = [(a, b) for a, b in pairs if np.isfinite(a).any() and np.isfinite(b).any()]
+    if not pairs:
+        return None, None
+    return max(float(np.nanmedian(a)) for a, _ in pairs), max(float(np.nanquantile(b, 0.9)) for _, b in pairs)

@@ -1,0 +1,135 @@
+"""Long prefills share steps with decodes: answers that flow get gaps.
+
+A step that computes thousands of prompt tokens takes long, and every stream in the batch waits for it. The
+median time between tokens may stay; the tail is what goes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from diag.detectors.batches import equal_ratio
+from diag.detectors.cues import rises, stated
+from diag.detectors.pool import number_of_fact
+from diag.detectors.rhythm import rhythm_of
+from diag.detectors.view import View
+from diag.hypotheses.registry import Output
+from diag.model import Card, Mitigation
+from diag.quantities import quantity
+
+CARD = Card(
+    id="prefill_interference",
+    title="Long prefills stall the answers that share their steps",
+    mechanism="A step carries decodes and a chunk of prefill; with chunking off or a large token budget the chunk makes the step long, and every stream in the batch waits for it.",
+    signs=(
+        "the tail of the time between tokens rises, the median less",
+        "it rises when prompt tokens per step are high",
+        "chunked prefill off, or max_num_batched_tokens large",
+    ),
+    rules_out=("the tail of the time between tokens is flat", "it is as high without prefills"),
+    look_alikes={
+        "host_cpu_starvation": "steps are long without prefills, too",
+        "thermal_throttle": "every step is longer",
+        "head_of_line_blocking": "those who wait for their first token suffer, not those who stream",
+        "grammar_stall": "gaps go with structured requests",
+    },
+    mitigations=(
+        Mitigation("Send long prompts to a replica of their own, or spread them over time at the gateway.", True),
+        Mitigation("Turn chunked prefill on and lower --max-num-batched-tokens (2,048 keeps a step short); first tokens of long prompts come later.", False),
+        Mitigation("Separate prefill from decode (disaggregated serving).", False),
+    ),
+    next_check="Compare the 99th percentile of the time between tokens at minutes with many and with few prompt tokens.",
+    chain=("prompt_tokens_per_request_p99", "computed_prompt_tokens_per_second", "step_tokens_mean", "inter_token_seconds_p99", "inter_token_seconds_mean", "e2e_seconds_mean"),
+)  # fmt: skip
+
+NEEDS = (
+    ("inter_token_seconds_p99", "inter_token_seconds_mean"),
+    ("computed_prompt_tokens_per_second", "prompt_tokens_per_second", "step_tokens_mean"),
+)
+_DOSES = ("computed_prompt_tokens_per_second", "prompt_tokens_per_second", "step_tokens_mean")
+_TAILS = ("inter_token_seconds_p99", "inter_token_seconds_mean")
+_LARGE_TOKENS, _SMALL_TOKENS = 8192, 2048
+
+
+def examine(view: View) -> Iterator[Output]:
+    """The tail, whether it follows prefill, and whether the curve or the dose moved."""
+    tail = view.finding(*_TAILS)
+    if tail is None:
+        return
+    yield rises(
+        "tail",
+        tail,
+        "99th percentile of the time between tokens"
+        if tail.signal.endswith("p99")
+        else "time between tokens",
+    )
+    dose = next((name for name in _DOSES if name in view.fleet), None)
+    if dose is None:
+        return
+    seen = rhythm_of(view, dose, *_TAILS)
+    if seen is not None:
+        text = f"gaps {'follow' if seen.keeps_time else 'do not follow'} prefill (correlation {seen.r:.2f}): {quantity(seen.low_seconds, 'seconds')} with few prompt tokens, {quantity(seen.high_seconds, 'seconds')} with many"
+        degree = min(1.0, 0.55 + seen.r / 2) if seen.keeps_time else max(0.0, min(0.45, seen.r))
+        yield stated(
+            "in_step",
+            tail.signal,
+            seen.keeps_time,
+            text,
+            before=seen.low_seconds,
+            during=seen.high_seconds,
+            unit="seconds",
+            degree=degree,
+            onset=tail.onset,
+        )
+    yield from _moved(view, dose)
+    yield from _curve(view, tail.signal, dose)
+    yield from _budget(view)
+
+
+def _moved(view: View, dose: str) -> Iterator[Output]:
+    """More prompt tokens, longer prompts, or larger steps: what changed."""
+    found = [
+        f
+        for n in (dose, "prompt_tokens_per_request_p99", "step_tokens_mean")
+        if (f := view.fleet.get(n)) is not None
+    ]
+    most = max(found, key=lambda f: f.effect, default=None)
+    if most is not None:
+        words = {
+            "prompt_tokens_per_request_p99": "prompt length's 99th percentile",
+            "step_tokens_mean": "tokens per step",
+        }
+        yield rises("prefill", most, words.get(most.signal, "prompt tokens per second"))
+
+
+def _curve(view: View, tail: str, dose: str) -> Iterator[Output]:
+    """At equal prefill a machine that is not slower has the gaps it had."""
+    ratios = [
+        r
+        for where in view.affected or sorted(view.engines)
+        if (r := equal_ratio(view, where, tail, dose)) is not None
+    ]
+    if ratios:
+        ratio = max(ratios)
+        yield stated(
+            "curve_still",
+            tail,
+            ratio < 1.3,
+            f"at equal prefill the gaps are ×{ratio:.2f} what they were",
+            degree=0.9 if ratio < 1.3 else max(0.0, 0.5 - (ratio - 1.3)),
+        )
+
+
+def _budget(view: View) -> Iterator[Output]:
+    if view.fact("chunked_prefill") == "off":
+        yield stated("budget", "step_tokens_mean", True, "chunked prefill is off: a step holds whole prompts")
+        return
+    tokens = number_of_fact(view, "max_num_batched_tokens")
+    if tokens is not None and (tokens >= _LARGE_TOKENS or tokens <= _SMALL_TOKENS):
+        large = tokens >= _LARGE_TOKENS
+        yield stated(
+            "budget",
+            "step_tokens_mean",
+            large,
+            f"a step holds up to {tokens:.0f} tokens",
+            degree=0.8 if large else 0.2,
+        )
