@@ -17,7 +17,7 @@ from diag.accuracy.row import Answer, Groups, Row
 from diag.stats.proportions import Share, calibration_error, wilson
 
 __all__ = [
-    "Belief", "Exclusions", "Ranking", "ShareOf", "accused", "belief", "both_found", "by_cause", "by_severity",
+    "Belief", "Exclusions", "Ranking", "accused", "belief", "both_found", "by_cause", "by_severity",
     "exclusions", "false_symptoms", "found", "held_out", "of_kind", "onset_right", "our_groups", "ranking",
     "right", "scope_right", "unknown_recall",
 ]  # fmt: skip
@@ -25,13 +25,12 @@ __all__ = [
 _DEPTH = 5
 _SCOPE_OVERLAP = 0.8
 _ONSET_STEPS = 3.0
-ShareOf = Callable[[Iterable[Row]], Share]
 
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """Over cases with a cause: ``first``, ``third``: the truth within the first one or three; ``mrr``: mean of
-    1/rank; ``avg5``: mean of the shares within the first one to five. ``hits``: per case, 0 or 1."""
+    """Over cases with a cause: ``first``, ``third``: the truth within the first one or three; ``mrr``: mean
+    of 1/rank; ``avg5``: mean of the shares within the first one to five. ``hits``: per case, 0 or 1."""
 
     first: Share
     third: Share
@@ -42,8 +41,9 @@ class Ranking:
 
 @dataclass(frozen=True, slots=True)
 class Belief:
-    """``precise``: share right among answers of at least that confidence, ``covered``: their share of all cases in
-    which something is wrong; by threshold. ``ece``: ten bins of equal mass. ``bins``: (said, was, count)."""
+    """``precise``: share right among answers of at least that confidence, ``covered``: their share of all
+    cases in which something is wrong; by threshold. ``ece``: ten bins of equal mass. ``bins``: (said,
+    was, count)."""
 
     precise: Mapping[float, Share]
     covered: Mapping[float, Share]
@@ -54,8 +54,8 @@ class Belief:
 
 @dataclass(frozen=True, slots=True)
 class Exclusions:
-    """``statements``: wrong among all that was ruled out; ``windows``: windows in which a true cause was; ``blind``:
-    windows in which a true cause was ruled out though something it asked for was missing, among those."""
+    """``statements``: wrong among all that was ruled out; ``windows``: windows in which a true cause was;
+    ``blind``: windows in which a true cause was though something it asked for was missing, among those."""
 
     statements: Share
     windows: Share
@@ -206,8 +206,8 @@ def _overlap(kind: str, named: set[str], true: set[str]) -> bool:
 
 
 def onset_right(rows: Sequence[Row], *, strict: bool = False) -> Share:
-    """Cases whose onset is within three steps of the true one. A climbing cause begins before anybody feels it:
-    any time between its beginning (the label's onset) and the felt onset is right, give or take the three
+    """Cases whose onset is within three steps of the true one. A climbing cause begins before anybody feels
+    it: any time between its beginning (the label's onset) and the felt onset is right, give or take the three
     steps. ``strict``: within three steps of the felt onset alone."""
     known = [row for row in rows if row.label.onset is not None]
     return wilson(sum(_onset(row, strict) for row in known), len(known))
