@@ -1,7 +1,7 @@
 """Fit the three numbers of ``diag.triage.calibration`` on rows of the *calibrate* family.
 
-Log loss of the accepted answer under the softmax over all assessable triggers and "none of ours", minimised by
-a pattern search: three parameters, no gradient, a second. Weights are never touched.
+Log loss of the accepted answer under the softmax over all assessable triggers and "none of ours", minimised
+by a pattern search: three parameters, no gradient, seconds. Weights are never touched.
 """
 
 from __future__ import annotations
@@ -36,8 +36,9 @@ class Fit:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Case:
-    """``rest``: what of ``own`` no vote explains. ``strongest``/``others``: (k, g) padded with 0: per hypothesis and
-    group the strongest vote and the sum of the others. ``right``: which are accepted; ``none``: unknown is."""
+    """``rest``: what of ``own`` no vote explains. ``strongest``/``others``: (k, g) padded with 0: per
+    hypothesis and group the strongest vote and the sum of the others. ``right``: which are accepted;
+    ``none``: unknown is."""
 
     rest: np.ndarray
     strongest: np.ndarray
@@ -81,9 +82,8 @@ def _loss(one: _Case, chosen: Calibration) -> float:
 
 
 def _case(row: Row, start: Calibration) -> _Case:
-    rivals = [
-        one for one in row.answers if one.id != UNKNOWN and one.state != "not_assessable" and one.trigger
-    ]
+    accepted = set(row.label.accept)
+    rivals = [one for one in row.answers if _competes(one) or (one.id in accepted and one.id != UNKNOWN)]
     grouped = [_grouped(one) for one in rivals]
     width = max((len(groups) for groups in grouped), default=1)
     strongest, others = np.zeros((len(rivals), width)), np.zeros((len(rivals), width))
@@ -93,10 +93,14 @@ def _case(row: Row, start: Calibration) -> _Case:
             strongest[i, j], others[i, j] = most, more
         voted = np.clip(strongest[i] + start.agreement * others[i], -_CLIP, _CLIP).sum()
         rest[i] = answer.own - voted
-    accepted = set(row.label.accept)
     everyone = sum(one.id != UNKNOWN for one in row.answers)
     right = np.array([one.id in accepted for one in rivals], dtype=bool)
     return _Case(rest, strongest, others, right, UNKNOWN in accepted, everyone)
+
+
+def _competes(one: Answer) -> bool:
+    """Consequences of a supported cause are no rivals of it."""
+    return one.id != UNKNOWN and one.state != "not_assessable" and one.trigger and not one.consequence
 
 
 def _grouped(answer: Answer) -> list[tuple[float, float]]:

@@ -1,5 +1,6 @@
 """docs/accuracy.md: the figures, after what to keep in mind about them."""
 
+# ruff: noqa: E501  (prose in paragraphs)
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence

@@ -45,7 +45,7 @@ def _headline(family: str, rows: Sequence[Row]) -> Table:
     causes, doubles, healthy, unknown = (
         scoring.of_kind(rows, kind) for kind in (Kind.CAUSE, Kind.DOUBLE, Kind.HEALTHY, Kind.UNKNOWN)
     )
-    felt = [*causes, *doubles, *unknown]
+    felt, begun = [*causes, *doubles, *unknown], [*causes, *unknown]
     ranked, held = scoring.ranking(causes), scoring.held_out(causes)
     belief, out = scoring.belief(rows), scoring.exclusions(rows)
     asked = _TARGETS.get(family, {})
@@ -69,14 +69,11 @@ def _headline(family: str, rows: Sequence[Row]) -> Table:
         ("ruled out but true, of windows", share(out.windows), ""),
         ("the same where something it asked for was missing", share(out.blind), "blind"),
         ("scope right", share(scoring.scope_right([*causes, *doubles])), "scope"),
-        ("onset within 3 steps", share(scoring.onset_right([*causes, *unknown])), "onset"),
-        ("onset within 3 steps of the felt one", share(scoring.onset_right([*causes, *unknown], strict=True)), ""),
+        ("onset within 3 steps", share(scoring.onset_right(begun)), "onset"),
+        ("onset within 3 steps of the felt one", share(scoring.onset_right(begun, strict=True)), ""),
     ]  # fmt: skip
-    counted = ", ".join(
-        f"{len(part)} {name}"
-        for name, part in (("with one cause", causes), ("with two", doubles), ("unknown", unknown), ("healthy", healthy))
-        if part
-    )  # fmt: skip
+    parts = (("with one cause", causes), ("with two", doubles), ("unknown", unknown), ("healthy", healthy))
+    counted = ", ".join(f"{len(part)} {name}" for name, part in parts if part)
     spent = cpu_seconds(rows)
     cost = ", ".join(f"{what} {seconds:.2f} s" for what, seconds in spent.items())
     return Table(
@@ -124,8 +121,9 @@ def _rivals(family: str, causes: Sequence[Row]) -> Table:
         f"{family}: rivals on the same cases",
         ("method", "AC@1", "AC@3", "MRR", "Avg@5", "AC@1 at the true onset", "triage − method, AC@1"),
         tuple(lines),
-        "A rival's metric counts for every cause it could mean. Points gained: mean of paired differences with "
-        "its bootstrap interval; then the cases only triage got right : only the method did, and McNemar's exact p.",
+        "A rival's metric counts for every cause it could mean. Points gained: mean of paired differences "
+        "with its bootstrap interval; then the cases only triage got right : only the method did, and "
+        "McNemar's exact p.",
     )
 
 
@@ -200,13 +198,13 @@ def _reliability(family: str, rows: Sequence[Row]) -> Table:
 def rows_table(family: str, rows: Sequence[Row]) -> Table:
     """One line a case: for families small enough to be read."""
     lines = []
+    rival = best_rival(rows)
     for row in rows:
         expected = " or ".join("nothing" if one is None else one for one in row.label.accept)
         states = {one.id: one.state for one in row.answers}
         out = [cause for cause in row.label.causes if states.get(cause) == "ruled_out"]
         blamed = [id for id in row.label.must_not if row.leading == id or states.get(id) == "supported"]
         remarks = [f"rules out {id}" for id in out] + [f"must not name {id}" for id in blamed]
-        rival = best_rival(rows)
         named = row.rivals[rival].found[:1] if rival and rival in row.rivals else ()
         lines.append(
             (
@@ -215,6 +213,5 @@ def rows_table(family: str, rows: Sequence[Row]) -> Table:
                 " or ".join(named[0]) if named else "",
             )
         )  # fmt: skip
-    rival = best_rival(rows)
     header = ("case", "expected", "answer", "confidence", "", "remarks", rival or "")
     return Table(f"{family}: every case", header, tuple(lines))
