@@ -12,6 +12,7 @@ import gzip
 import io
 import json
 import tarfile
+import zipfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,14 +21,15 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from diag.errors import BundleUnreadable
+from diag.errors import BundleError, BundleUnreadable, UsageError
 from diag.model import Floats, Window
 from diag.signals.frame import RawSeries
 
-__all__ = ["Bundle", "Record", "load", "read", "save"]
+__all__ = ["Bundle", "Record", "load", "read", "save", "write_archive"]
 
 _INFINITE = (float("inf"), float("-inf"))
 _MARK = "SIMULATED: "
+_NO_DATE = (1980, 1, 1, 0, 0, 0)  # the first that zip knows
 
 Record = Mapping[str, Any]
 """One line of a request log, as written."""
@@ -120,16 +122,62 @@ def read(members: Mapping[str, bytes], ref: str) -> Bundle:
 
 def save(bundle: Bundle, folder: Path) -> Path:
     """Write ``bundle`` to ``folder`` (made if need be) and return it. Equal bundles give equal bytes."""
+    for path, data in _members(bundle).items():
+        target = folder / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(data)
+    return folder
+
+
+def write_archive(bundle: Bundle, path: Path) -> Path:
+    """Write ``bundle`` to ``path``, a ``.zip`` or ``.tar.gz``, and return it. Equal bundles give equal bytes.
+
+    Raises:
+        UsageError: the name ends otherwise.
+        BundleError: the file cannot be written.
+    """
+    kind = path.name.lower()
+    if not kind.endswith((".zip", ".tar.gz", ".tgz")):
+        raise UsageError(
+            f"{path.name} is neither a .zip nor a .tar.gz", hint="name the bundle so, or a folder"
+        )
+    members = sorted(_members(bundle).items())
+    packed = _zipped(members) if kind.endswith(".zip") else _tarred(members)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(packed)
+    except OSError as error:
+        raise BundleError(
+            f"{path} cannot be written ({error.strerror})", hint="choose another place"
+        ) from error
+    return path
+
+
+def _members(bundle: Bundle) -> dict[str, bytes]:
     members = {"bundle.json": json.dumps(bundle.meta, indent=1, ensure_ascii=False).encode() + b"\n"}
     for stem, group in bundle.metrics.items():
         members[f"metrics/{stem}.jsonl.gz"] = _packed(map(_series_line, group))
     if bundle.requests:
         members["requests/requests.jsonl.gz"] = _packed(bundle.requests)
-    for path, data in {**bundle.files, **members}.items():
-        target = folder / path
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(data)
-    return folder
+    return {**bundle.files, **members}
+
+
+def _zipped(members: Iterable[tuple[str, bytes]]) -> bytes:
+    into = io.BytesIO()
+    with zipfile.ZipFile(into, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in members:
+            archive.writestr(zipfile.ZipInfo(name, _NO_DATE), data)
+    return into.getvalue()
+
+
+def _tarred(members: Iterable[tuple[str, bytes]]) -> bytes:
+    into = io.BytesIO()
+    with tarfile.open(fileobj=into, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        for name, data in members:
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            archive.addfile(info, io.BytesIO(data))
+    return gzip.compress(into.getvalue(), compresslevel=1, mtime=0)
 
 
 def _unpacked(archive: bytes) -> dict[str, bytes]:
