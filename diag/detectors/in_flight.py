@@ -15,7 +15,7 @@ from diag.detectors.view import View
 from diag.model import Floats
 from diag.records.cohorts import Flags, Requests
 
-__all__ = ["Deadline", "InFlight", "deadline_of", "in_flight", "under_way"]
+__all__ = ["Deadline", "InFlight", "crowding", "deadline_of", "in_flight", "under_way"]
 
 _ROUND_SECONDS = (
     5,
@@ -42,6 +42,7 @@ _ROUND_SECONDS = (
 )
 _NEAR = 0.02  # a limit strikes late, never early: by a poll, a retry, the way back
 _FEWEST = 5
+_SLICES, _CROWD_FEWEST = 8, 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +123,36 @@ def _inside(view: View, times: Floats, *, before: bool) -> Flags:
     span = view.spans.baseline if before else view.spans.settled
     flags: Flags = (times >= span.start) & (times <= span.end)
     return flags
+
+
+def crowding(view: View, chosen: Flags | None = None) -> float | None:
+    """Whether who came while many were under way waited longer: rank correlation (-1 … 1) inside slices of
+    the incident, so that a wait that merely climbs with time does not count.
+
+    A queue for slots makes it high; a slow way costs everybody the same. None below forty requests."""
+    if view.workload is None:
+        return None
+    r, work = view.workload.requests, view.workload
+    wait = np.where(np.isfinite(r.waited), r.waited, r.duration)
+    keep = work.incident & np.isfinite(wait)
+    keep &= chosen if chosen is not None else np.ones(len(r), dtype=bool)
+    if keep.sum() < _CROWD_FEWEST:
+        return None
+    crowd = under_way(r, r.ts[keep] - 1e-6, chosen)
+    slices = np.array_split(np.arange(len(crowd)), _SLICES)
+    ranks = [(_ranked(crowd[one]), _ranked(wait[keep][one])) for one in slices]
+    x, y = (np.concatenate([pair[side] for pair in ranks]) for side in (0, 1))
+    scale = float(np.sqrt((x @ x) * (y @ y)))
+    return float(x @ y) / scale if scale > 0 else 0.0
+
+
+def _ranked(values: Floats) -> Floats:
+    """Ranks around their mean; equal values share one."""
+    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
+    upto = np.cumsum(counts)
+    ranks = (upto - (counts - 1) / 2)[place]
+    centred: Floats = ranks - ranks.mean()
+    return centred
 
 
 def deadline_of(requests: Requests, base: Flags, inc: Flags) -> Deadline | None:

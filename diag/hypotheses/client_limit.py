@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from diag.detectors.clients import hit_clients
+from diag.detectors.clients import Hit, hit_clients
 from diag.detectors.cues import Explained, Reach, degree_of, falls, flat, stated
-from diag.detectors.in_flight import InFlight, in_flight
+from diag.detectors.in_flight import InFlight, crowding, in_flight
 from diag.detectors.view import View
 from diag.hypotheses.registry import Output
 from diag.model import Card, Mitigation
@@ -48,6 +48,7 @@ def examine(view: View) -> Iterator[Output]:
         yield stated("one_client", "top_tenant_ratio", alone, text, degree=1.0 if alone else 0.0)
         if alone:
             yield Reach({"tenants": hit.names})
+    yield from _crowded(view, hit)
     own = view.fleet.get("ttft_seconds_mean")
     if own is not None:
         yield flat("engine_flat", own, "the engine's own first-token time", sign=1)
@@ -57,6 +58,20 @@ def examine(view: View) -> Iterator[Output]:
     waited = view.finding("gateway_wait_seconds")
     if waited is not None:
         yield flat("gateway_flat", waited, "time in the gateway beyond its upstream's", sign=1)
+
+
+def _crowded(view: View, hit: Hit | None) -> Iterator[Output]:
+    """The client's own queue: its requests wait the longer, the more of its own are under way."""
+    chosen = None
+    if hit is not None and len(hit.names) == 1 and view.workload is not None:
+        r = view.workload.requests
+        chosen = r.tenant == r.tenants.index(hit.names[0])
+    rank = crowding(view, chosen)
+    if rank is not None:
+        text = (
+            f"who came while more of its requests were under way waited longer (rank correlation {rank:.2f})"
+        )
+        yield stated("crowded", "client_ttft_seconds", rank >= 0.25, text, degree=degree_of(rank / 0.25))
 
 
 def _held_back(flow: InFlight) -> Iterator[Output]:

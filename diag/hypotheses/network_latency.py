@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from diag.detectors.cues import Explained, flat, rises, stated
+from diag.detectors.cues import Explained, degree_of, flat, rises, stated
+from diag.detectors.in_flight import crowding
 from diag.detectors.view import View
 from diag.hypotheses.registry import Output
 from diag.model import Card, Mitigation
@@ -61,6 +62,12 @@ def examine(view: View) -> Iterator[Output]:
     own = view.fleet.get("ttft_seconds_mean")
     if own is not None:
         yield flat("engine_flat", own, "the engine's own first-token time", sign=1)
+    rank = crowding(view)
+    if rank is not None:
+        text = f"the wait {'grows with' if rank >= 0.25 else 'does not hang on'} how many are under way (rank correlation {rank:.2f})"
+        yield stated(
+            "not_crowded", "client_ttft_seconds", rank < 0.25, text, degree=1 - degree_of(rank / 0.25)
+        )
     yield from _gateway(view)
     resent = view.fleet.get("node_tcp_retransmit_ratio")
     if resent is not None and resent.effect >= 1:

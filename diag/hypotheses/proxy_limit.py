@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from diag.detectors.clients import hit_clients
 from diag.detectors.cues import Explained, degree_of, rises, stated
-from diag.detectors.in_flight import Deadline, InFlight, deadline_of, in_flight
+from diag.detectors.in_flight import Deadline, InFlight, crowding, deadline_of, in_flight
 from diag.detectors.view import View
 from diag.hypotheses.registry import Output
 from diag.model import Card, Mitigation
@@ -36,6 +36,10 @@ def examine(view: View) -> Iterator[Output]:
     flow = in_flight(view)
     if flow is not None:
         yield from _pinned(flow)
+    rank = crowding(view)
+    if rank is not None:
+        text = f"who came while more were under way waited longer (rank correlation {rank:.2f})"
+        yield stated("crowded", "client_ttft_seconds", rank >= 0.25, text, degree=degree_of(rank / 0.25))
     yield from _outside(view)
     waited = view.finding("gateway_wait_seconds")
     if waited is not None:
@@ -54,7 +58,9 @@ def _pinned(flow: InFlight) -> Iterator[Output]:
         text = f"{quantity(flow.outside_during, 'requests')} wait outside the engines (before: {quantity(flow.outside_before, 'requests')})"
         yield stated("pinned", "running_requests", False, text, decisive=more < 1)
         return
-    degree = min(1.0, flow.pinned / 0.8) * degree_of(0.5 + more / max(0.5 * flow.ceiling, 2.0))
+    degree = min(1.0, max(0.0, flow.pinned - 0.4) / 0.5) * degree_of(
+        0.5 + more / max(0.5 * flow.ceiling, 2.0)
+    )
     text = (
         f"while {quantity(flow.outside_during, 'requests')} wait outside, the engines stand at "
         f"{flow.ceiling:.0f} for {quantity(flow.pinned, 'ratio')} of the time"

@@ -124,6 +124,7 @@ WEIGHTS: Mapping[str, Mapping[str, Weight]] = {
         "pinned": _w(6, 0.01, "a ceiling must be seen", driver=True),
         "kv_free": _w(2, 0.03, "memory is free"),
         "known_limit": _w(2, 0.7, "the setting agrees"),
+        "serves": _w(1.01, 0.05, "a limit slows, it does not stop"),
         "lowered": _w(8, 0.4, "the ceiling fell", root=True),
         "demand_flat": _w(2, 0.15, "otherwise demand met an unchanged limit", root=True),
     },
@@ -265,6 +266,7 @@ WEIGHTS: Mapping[str, Mapping[str, Weight]] = {
     "network_latency": {
         "gap": _w(30, 0.02, "the time must be lost outside the engine", "gap", driver=True),
         "engine_flat": _w(2.5, 0.3, "the engine is as fast as before"),
+        "not_crowded": _w(1.5, 0.15, "a way costs each the same; a queue grows with those before"),
         "connect": _w(6, 0.5, "the gateway sees it", driver=True),
         "gateway_share": _w(12, 0.05, "the time must be lost before the engine", "gap"),
         "retransmits": _w(3, 0.9, "packets are lost"),
@@ -273,6 +275,7 @@ WEIGHTS: Mapping[str, Mapping[str, Weight]] = {
         "pinned": _w(10, 0.05, "the engines stand at one number while clients wait", driver=True),
         "engine_room": _w(2, 0.05, "the engine itself would let them in"),
         "outside": _w(5, 0.05, "the time passes outside the engine"),
+        "crowded": _w(4, 0.06, "a full pool makes a queue: the more before, the longer"),
         "gateway_wait": _w(8, 0.3, "the gateway's own clock has it", driver=True),
         "timeouts": _w(6, 0.8, "a timeout strikes at a round time", driver=True),
         "everyone": _w(1.5, 0.1, "a gateway's limit meets all its clients"),
@@ -282,6 +285,7 @@ WEIGHTS: Mapping[str, Mapping[str, Weight]] = {
         "outside": _w(5, 0.04, "the time passes outside the engine"),
         "one_client": _w(8, 0.08, "the others are the control"),
         "engine_flat": _w(1.5, 0.3, "the engine is as fast as before"),
+        "crowded": _w(4, 0.06, "its own queue: the more before, the longer"),
         "idle_between": _w(1.5, 0.9, "the server has less to do"),
         "gateway_flat": _w(2, 0.1, "behind the gateway's door nobody waits"),
     },
@@ -320,5 +324,6 @@ WEIGHTS: Mapping[str, Mapping[str, Weight]] = {
         "frozen": _w(40, 0.03, "a living process moves its own CPU time", "frozen", driver=True),
         "lost": _w(30, 0.5, "series end or scrapes fail while the process goes on", "frozen", driver=True),
         "traffic": _w(10, 0.3, "clients were served meanwhile"),
+        "left_over": _w(25, 0.5, "gauges that hold requests which nobody sent", "frozen", driver=True),
     },
 }
