@@ -15,18 +15,6 @@ from diag.signals.vocabulary import SIGNALS
 
 HEADINGS = ["Meaning", "Impact", "How diag decides", "Diagnosis", "Mitigation", "Look-alikes", "Sources"]
 
-# Named in look-alikes as where to look next, though this release does not judge them.
-NOT_JUDGED_YET = {
-    "client_limit",
-    "gpu_hardware_fault",
-    "kv_transfer_failure",
-    "proxy_limit",
-    "routing_hotspot",
-    "runtime_pauses",
-    "slow_gpu",
-    "stale_cache_peer",
-}
-
 RUNBOOKS = sorted((Path(__file__).resolve().parents[2] / "runbooks").glob("*.md"))
 IDS = set(CARDS)
 ROOMS = Path(__file__).resolve().parents[2] / "diag" / "hypotheses"
@@ -51,9 +39,8 @@ def test_a_room_needs_and_chains_only_signals_of_the_vocabulary() -> None:
 
 
 def test_cards_name_known_hypotheses_and_mitigate_safely_first() -> None:
-    assert not IDS & NOT_JUDGED_YET
     for card in CARDS.values():
-        assert set(card.look_alikes) | set(card.leads_to) <= IDS | NOT_JUDGED_YET, card.id
+        assert set(card.look_alikes) | set(card.leads_to) <= IDS, card.id
         safe = [mitigation.safe for mitigation in card.mitigations]
         assert safe == sorted(safe, reverse=True), card.id
         assert safe, card.id
@@ -93,7 +80,7 @@ def test_a_runbook_holds_commands_and_valid_promql(path: Path) -> None:
 def test_a_look_alike_is_a_known_hypothesis(path: Path) -> None:
     section = path.read_text("utf-8").partition("## Look-alikes")[2].partition("\n## ")[0]
     named = set(re.findall(r"^- `([a-z_]+)`", section, re.MULTILINE))
-    assert named <= IDS | NOT_JUDGED_YET
+    assert named <= IDS
 
 
 def test_engines_define_only_signals_of_the_vocabulary() -> None:
