@@ -5,7 +5,7 @@ BIN    := .venv/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo exporter-demo test check bench generate clean
+.PHONY: help demo exporter-demo test check bench corpus accuracy generate clean
 
 help:  ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -28,6 +28,12 @@ check: .venv/installed-dev  ## the static part of `make test`
 bench: .venv/installed-dev  ## measure CPU time and memory of triage and of the exporter
 	@$(BIN)/python -m bench
 
+corpus: .venv/installed-dev  ## make every case of the accuracy corpus again and check it against the manifest
+	@$(BIN)/python -m bench.corpus
+
+accuracy: .venv/installed-bench  ## judge the whole corpus and rewrite docs/accuracy.md (most of an hour)
+	@$(BIN)/diag bench test shifted recorded reconstructed --jobs 2 --write docs/accuracy.md
+
 generate: .venv/installed-dev  ## rewrite the generated files (shipped incidents, the README's example, docs/exporter.md)
 	@$(BIN)/python -m diag.assets.generate
 	@$(BIN)/python -m diag_exporter.reference docs/exporter.md
@@ -43,4 +49,8 @@ clean:  ## remove the environment and every cache
 
 .venv/installed-dev: .venv/installed
 	@$(PIP) install --editable '.[dev]'
+	@touch $@
+
+.venv/installed-bench: .venv/installed-dev
+	@$(PIP) install --editable '.[bench]'
 	@touch $@

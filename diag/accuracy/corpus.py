@@ -50,11 +50,13 @@ class Made:
 
 @dataclass(frozen=True, slots=True)
 class Filled:
-    """A quota as it came out: the cases kept, and how many were dropped on the way."""
+    """A quota as it came out: the cases kept, and how many were dropped on the way. ``short``: even so many
+    tries gave too few."""
 
     scenario: str
     kept: tuple[Spec, ...]
     dropped: int
+    short: bool = False
 
 
 def name_of(spec: Spec) -> str:
@@ -101,7 +103,7 @@ def fill(family: Family, quota: Quota, *, take: Callable[[Made], None] | None = 
             kept.append(made.spec)
             if take is not None:
                 take(made)
-    return Filled(quota.scenario, tuple(kept), tried - len(kept))
+    return Filled(quota.scenario, tuple(kept), tried - len(kept), len(kept) < quota.cases)
 
 
 def digest_of(bundle: Bundle) -> str:

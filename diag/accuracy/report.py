@@ -205,12 +205,12 @@ def rows_table(family: str, rows: Sequence[Row]) -> Table:
         out = [cause for cause in row.label.causes if states.get(cause) == "ruled_out"]
         blamed = [id for id in row.label.must_not if row.leading == id or states.get(id) == "supported"]
         remarks = [f"rules out {id}" for id in out] + [f"must not name {id}" for id in blamed]
-        named = row.rivals[rival].found[:1] if rival and rival in row.rivals else ()
+        theirs = scoring.rank_of(_named(rival, true=False)(row), row.label.accept) if rival else 0.0
         lines.append(
             (
                 row.name, expected, row.leading or "nothing", number(row.confidence, 2),
                 "right" if scoring.right(row) else "WRONG", "; ".join(remarks),
-                " or ".join(named[0]) if named else "",
+                ("right" if theirs <= 1 else "") if rival else "",
             )
         )  # fmt: skip
     header = ("case", "expected", "answer", "confidence", "", "remarks", rival or "")

@@ -14,14 +14,14 @@ from typing import TypeVar
 
 import msgspec
 
-from diag.accuracy.corpus import Filled, Made, fill, name_of
+from diag.accuracy.corpus import Filled, Made, Spec, fill, make, name_of
 from diag.accuracy.families import Family, Quota, quotas
 from diag.accuracy.judging import Clock, Task, judged
 from diag.accuracy.row import Row
 from diag.accuracy.sources import Work, opened
 from diag.errors import DiagError
 
-__all__ = ["cpu_seconds", "fingerprint", "judge_all", "make_family"]
+__all__ = ["cpu_seconds", "fingerprint", "judge_all", "make_family", "remake"]
 
 T = TypeVar("T")
 Said = Callable[[str], None]
@@ -90,6 +90,19 @@ def make_family(
     return made
 
 
+def remake(
+    family: str, specs: Sequence[Spec], *, folder: Path | None, jobs: int = 1, say: Said | None = None
+) -> list[str]:
+    """Make the cases of a manifest again; the names of those whose content differs."""
+    differ: list[str] = []
+    results = _spread(_remake_one, [(family, spec, folder) for spec in specs], jobs)
+    for done, (name, same) in enumerate(results, start=1):
+        differ += [] if same else [name]
+        if say is not None:
+            say(f"{family}: {done} of {len(specs)}")
+    return sorted(differ)
+
+
 def _judge_one(number: int, work: Work, task: Task) -> tuple[int, Row]:
     clock = Clock()
     try:
@@ -102,15 +115,22 @@ def _judge_one(number: int, work: Work, task: Task) -> tuple[int, Row]:
 
 
 def _fill_one(family: Family, quota: Quota, folder: Path | None) -> Filled:
-    def write(made: Made) -> None:
-        from diag.simulate.parts import write_archive
+    return fill(family, quota, take=None if folder is None else lambda made: _write(made, folder))
 
-        assert folder is not None
-        target = folder / f"{name_of(made.spec)}.tar.gz"
-        target.unlink(missing_ok=True)
-        write_archive(made.bundle, target)
 
-    return fill(family, quota, take=write if folder is not None else None)
+def _remake_one(family: str, spec: Spec, folder: Path | None) -> tuple[str, bool]:
+    made = make(family, spec.scenario, spec.seed)
+    if folder is not None:
+        _write(made, folder)
+    return name_of(spec), made.spec.digest == spec.digest
+
+
+def _write(made: Made, folder: Path) -> None:
+    from diag.simulate.parts import write_archive
+
+    target = folder / f"{name_of(made.spec)}.tar.gz"
+    target.unlink(missing_ok=True)
+    write_archive(made.bundle, target)
 
 
 def _spread(call: Callable[..., T], arguments: Sequence[tuple[object, ...]], jobs: int) -> Iterator[T]:

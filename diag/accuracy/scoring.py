@@ -18,7 +18,7 @@ from diag.stats.proportions import Share, calibration_error, wilson
 
 __all__ = [
     "Belief", "Exclusions", "Ranking", "accused", "belief", "both_found", "by_cause", "by_severity",
-    "exclusions", "false_symptoms", "found", "held_out", "of_kind", "onset_right", "our_groups", "ranking",
+    "exclusions", "false_symptoms", "found", "held_out", "of_kind", "onset_right", "our_groups", "rank_of", "ranking",
     "right", "scope_right", "unknown_recall",
 ]  # fmt: skip
 
@@ -122,8 +122,9 @@ def false_symptoms(rows: Sequence[Row]) -> Share:
 
 
 def found(rows: Sequence[Row]) -> Share:
-    """Felt cases in which a symptom was seen."""
-    return wilson(sum(row.symptom for row in rows), len(rows))
+    """Felt cases in which a symptom was seen; where nothing wrong is an accepted answer there need be none."""
+    felt = [row for row in rows if None not in row.label.accept]
+    return wilson(sum(row.symptom for row in felt), len(felt))
 
 
 def unknown_recall(rows: Sequence[Row]) -> Share:
@@ -134,10 +135,13 @@ def unknown_recall(rows: Sequence[Row]) -> Share:
 def held_out(rows: Sequence[Row], least: float = 0.7) -> tuple[Share, Share]:
     """With the true cause's room gone: answered by unknown; and another cause blamed with confidence.
 
-    Windows in which no symptom is seen at all stay in the denominator of both."""
-    kept = [row.held for row in rows if row.held is not None]
-    none = sum(held.leading == UNKNOWN for held in kept)
-    blamed = sum(held.leading not in (None, UNKNOWN) and held.confidence >= least for held in kept)
+    Windows in which no symptom is seen at all stay in the denominator of both, as misses of the first unless
+    the label accepts that nothing is wrong."""
+    kept = [(row.label, row.held) for row in rows if row.held is not None]
+    none = sum(
+        held.leading == UNKNOWN or (held.leading is None and None in label.accept) for label, held in kept
+    )
+    blamed = sum(held.leading not in (None, UNKNOWN) and held.confidence >= least for _, held in kept)
     return wilson(none, len(kept)), wilson(blamed, len(kept))
 
 
