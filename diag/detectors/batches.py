@@ -18,6 +18,7 @@ __all__ = ["Batches", "batches_of", "equal_ratio"]
 
 _FEWEST = 6  # points on either side of a size
 _OCTAVE_POINTS = 3
+_LEAST_SIZE = 8.0  # no engine captures less by itself; small batches are where prefill weighs most
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,7 @@ def batches_of(view: View, instance: str, size: float | None = None) -> Batches 
     times, running, seconds = pair
     if size is not None:
         return _at(view, instance, size, times, running, seconds)
-    sizes = np.unique(np.round(running))
+    sizes = np.unique(np.round(running[running >= _LEAST_SIZE]))
     tried = [_at(view, instance, float(s), times, running, seconds) for s in _spread(sizes)]
     told = [t for t in tried if np.isfinite(t.jump)]
     return max(told, key=lambda t: t.jump, default=None)

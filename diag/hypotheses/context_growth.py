@@ -54,7 +54,7 @@ CARD = Card(
         "session_growth_ratio", "request_prompt_tokens", "prompt_tokens_per_request_mean", "kv_cache_usage_ratio", "preemptions_per_second",
         "waiting_requests", "prefill_seconds_mean", "queue_seconds_mean", "ttft_seconds_mean",
     ),
-    leads_to=("kv_cache_exhaustion", "prefix_cache_broken", "head_of_line_blocking", "sequence_limit"),
+    leads_to=("kv_cache_exhaustion", "prefix_cache_broken", "head_of_line_blocking", "sequence_limit", "prefill_interference"),
 )  # fmt: skip
 
 NEEDS = (("request_prompt_tokens", "prompt_tokens_per_request_mean"),)

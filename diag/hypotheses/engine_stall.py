@@ -43,6 +43,7 @@ CARD = Card(
     ),
     next_check="Send one short request straight to the instance, and py-spy dump its processes while it hangs.",
     chain=("running_requests", "waiting_requests", "generation_tokens_per_second", "first_tokens_per_second", "ttft_seconds_p95"),
+    leads_to=("abandoned_requests", "engine_restart"),
 )  # fmt: skip
 
 NEEDS = (

@@ -29,7 +29,7 @@ CARD = Card(
         "waiting and queue time may stay 0: gauges stand still between scrapes",
     ),
     rules_out=("no giants", "waits are equal with and without a giant in progress"),
-    look_alikes={"load_burst": "the rate rose and everyone queues", "context_growth": "long prompts are the history of sessions that grow"},
+    look_alikes={"load_burst": "the rate rose and everyone queues", "context_growth": "long prompts are the history of sessions that grow", "oversized_request": "the giant never runs: it cannot fit", "prefill_interference": "those who stream suffer, more than those who wait for a first token"},
     mitigations=(
         Mitigation("Send prompts above a length limit to a replica of their own, or reject them at the gateway.", True),
         Mitigation("Turn chunked prefill on with a --long-prefill-token-threshold, so that short requests slip in between.", False),

@@ -40,6 +40,7 @@ CARD = Card(
     ),
     next_check="Compare `GPU KV cache size: … tokens` of the start-up log with the longest prompt that waits.",
     chain=("prompt_tokens_per_request_p99", "waiting_requests", "running_requests", "first_tokens_per_second", "ttft_seconds_p95"),
+    leads_to=("abandoned_requests",),
 )  # fmt: skip
 
 NEEDS = (

@@ -36,6 +36,7 @@ CARD = Card(
     ),
     next_check="Compare the first 200 tokens of two consecutive prompts of one session byte by byte.",
     chain=("request_cached_tokens", "prefix_cache_hit_ratio", "request_computed_tokens", "computed_tokens_per_request_mean", "prefill_seconds_mean", "ttft_seconds_mean"),
+    leads_to=("prefill_interference",),
 )  # fmt: skip
 
 NEEDS = (("request_cached_tokens", "prefix_cache_hit_ratio"),)

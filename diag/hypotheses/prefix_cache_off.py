@@ -32,6 +32,7 @@ CARD = Card(
     ),
     next_check="Read enable_prefix_caching in vllm:cache_config_info; estimate the repeated share of prompts from request records.",
     chain=("computed_tokens_per_request_mean", "prefill_seconds_mean", "ttft_seconds_mean"),
+    leads_to=("prefill_interference",),
 )  # fmt: skip
 
 NEEDS = (("prefix_cache_query_tokens_per_second", "fact:prefix_caching"),)

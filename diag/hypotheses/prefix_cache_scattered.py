@@ -29,6 +29,7 @@ CARD = Card(
     ),
     next_check="Count how many replicas served each session in the last ten minutes, from the gateway's log.",
     chain=("replica_switch_ratio", "prefix_cache_hit_ratio", "request_computed_tokens", "computed_tokens_per_request_mean", "prefill_seconds_mean", "ttft_seconds_mean"),
+    leads_to=("prefill_interference",),
 )  # fmt: skip
 
 NEEDS = (("request_cached_tokens", "prefix_cache_hit_ratio"),)

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 from diag.detectors.cues import PRESENT, Explained, stated
 from diag.detectors.service import demand_of
+from diag.detectors.slots import Slots, parked_slots
+from diag.detectors.standstill import standstills
 from diag.detectors.view import Pin, View
 from diag.hypotheses.registry import Output
 from diag.model import Card, Finding, Mitigation
@@ -17,7 +19,7 @@ CARD = Card(
     mechanism="The scheduler runs at most max_num_seqs requests (or as many adapters as there are slots); the rest wait although memory is free.",
     signs=("running pinned at one value while others wait", "KV use low", "the limit is in no metric: start-up log or process arguments"),
     rules_out=("running stays below any ceiling while others wait", "nobody waits"),
-    look_alikes={"load_burst": "demand rose until it met an unchanged limit", "long_outputs": "slots are held longer", "kv_cache_exhaustion": "KV is full", "head_of_line_blocking": "one giant holds the step"},
+    look_alikes={"load_burst": "demand rose until it met an unchanged limit", "long_outputs": "slots are held longer", "kv_cache_exhaustion": "KV is full", "head_of_line_blocking": "one giant holds the step", "engine_stall": "nothing at all is served", "oversized_request": "nothing runs, and the head of the queue cannot fit"},
     mitigations=(
         Mitigation("If the limit was lowered by a change, roll it back.", True),
         Mitigation("Raise --max-num-seqs while KV use stays below 80 %; needs a restart.", False),
@@ -34,6 +36,10 @@ def examine(view: View) -> Iterator[Output]:
     waiting = view.fleet.get("waiting_requests")
     pins = [pin for pin in view.pins if not view.affected or pin.instance in view.affected]
     pin = max(pins, key=lambda p: (p.binds, p.waiting), default=None)
+    slots = parked_slots(view)
+    if slots is not None and slots.binds and slots.parked >= 0.2 * slots.limit:
+        yield from _parked(view, slots)
+        return
     if pin is None or not pin.binds:
         yield _free(view.fleet.get("running_requests"), waiting, pin)
         return
@@ -85,6 +91,37 @@ def examine(view: View) -> Iterator[Output]:
         )
     queue = view.phases.share("queue")
     if queue is not None and free:
+        yield Explained(queue)
+
+
+def _parked(view: View, slots: Slots) -> Iterator[Output]:
+    """Requests that wait for an adapter, a transfer or a grammar take the slots of those that could run."""
+    text = f"{slots.running:.0f} requests run and {slots.parked:.0f} are parked, together never more than {slots.limit:.0f}, while {slots.waiting:.0f} others wait"
+    yield stated(
+        "pinned",
+        "waiting_deferred_requests",
+        True,
+        text,
+        during=slots.limit,
+        unit="requests",
+        onset=slots.onset,
+    )
+    if slots.kv_usage is not None:
+        text = f"KV cache at most {quantity(slots.kv_usage, 'ratio')} full"
+        yield stated(
+            "kv_free", "kv_cache_usage_ratio", slots.kv_usage < 0.9, text, during=slots.kv_usage, unit="ratio",
+            decisive=slots.kv_usage >= 0.98,
+        )  # fmt: skip
+    silent = [s for s in standstills(view) if s.instance == slots.instance]
+    if silent:
+        text = f"{slots.instance} serves nothing at all for {quantity(silent[0].window.seconds, 'seconds')}: that is no limit"
+        yield stated("serves", "generation_tokens_per_second", False, text)
+    demand = demand_of(view)
+    if demand.known >= 2:
+        text = f"demand rose: {', '.join(demand.moved)}" if demand.moved else "demand did not rise"
+        yield stated("demand_flat", "arrivals_per_second", not demand.moved, text)
+    queue = view.phases.share("queue")
+    if queue is not None:
         yield Explained(queue)
 
 

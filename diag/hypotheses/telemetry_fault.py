@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from diag.detectors.cues import PRESENT, Reach, stated
+from diag.detectors.standstill import asked_of, held_up, standstills
 from diag.detectors.view import View
 from diag.hypotheses.registry import Output
 from diag.model import Card, Mitigation, Window
@@ -53,7 +54,28 @@ def examine(view: View) -> Iterator[Output]:
     if lost:
         yield from lost
         return
+    yield from _left_over(view)
     yield _alive(view)
+
+
+def _left_over(view: View) -> Iterator[Output]:
+    """Gauges of an engine that has not stepped since everybody left: it holds requests that no client has.
+
+    Tokens are flat and nothing moves, as in a stall; but nobody waits, or clients are served all the same."""
+    if view.workload is None:
+        return
+    requests = view.workload.requests
+    for still in standstills(view):
+        sent, served = asked_of(requests, still, view.case.step_seconds)
+        if sent and served > 0.5 * sent:
+            text = f"{still.instance} shows {still.running:.0f} running requests and no token, while clients got {served} first tokens from it"
+        elif not sent and not held_up(requests, still).any():
+            text = f"{still.instance} shows {still.running:.0f} running and {still.waiting:.0f} waiting requests for {quantity(still.window.seconds, 'seconds')}, and no client has one there"
+        else:
+            continue
+        yield stated("left_over", "running_requests", True, text, onset=still.window.start)
+        yield Reach({"targets": (still.instance,)})
+        return
 
 
 def _alive(view: View) -> Output:
