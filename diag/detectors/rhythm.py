@@ -79,7 +79,9 @@ def _rhythm(cause: Floats, effect: Floats) -> Rhythm | None:
     r, p = correlation(cause, effect)
     if not np.isfinite(r):
         return None
-    low, high = np.quantile(cause, [1 / 3, 2 / 3])
-    return Rhythm(
-        r, p, float(np.median(effect[cause <= low])), float(np.median(effect[cause >= high]))
-    )  # fmt: skip
+    # Few and many are told apart at half of the usual peak, however seldom it is reached.
+    many = cause > (float(np.min(cause)) + float(np.quantile(cause, 0.95))) / 2
+    if not many.any():
+        many = cause > float(np.median(cause))
+    few = float(np.median(effect[~many]))
+    return Rhythm(r, p, few, float(np.median(effect[many])) if many.any() else few)

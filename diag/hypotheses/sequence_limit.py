@@ -40,7 +40,7 @@ def examine(view: View) -> Iterator[Output]:
     if slots is not None and slots.binds and slots.parked >= 0.2 * slots.limit:
         yield from _parked(view, slots)
         return
-    if pin is None or not pin.binds:
+    if pin is None or not pin.binds or pin.ceiling < 0.5:
         yield _free(view.fleet.get("running_requests"), waiting, pin)
         return
     free = pin.kv_usage is not None and pin.kv_usage < 0.9
@@ -65,6 +65,7 @@ def examine(view: View) -> Iterator[Output]:
             unit="ratio",
             decisive=pin.kv_usage >= 0.98,
         )
+    yield from _serves(view, pin.instance)
     limit = view.fact("max_num_seqs")
     if limit is not None:
         yield stated(
@@ -112,10 +113,7 @@ def _parked(view: View, slots: Slots) -> Iterator[Output]:
             "kv_free", "kv_cache_usage_ratio", slots.kv_usage < 0.9, text, during=slots.kv_usage, unit="ratio",
             decisive=slots.kv_usage >= 0.98,
         )  # fmt: skip
-    silent = [s for s in standstills(view) if s.instance == slots.instance]
-    if silent:
-        text = f"{slots.instance} serves nothing at all for {quantity(silent[0].window.seconds, 'seconds')}: that is no limit"
-        yield stated("serves", "generation_tokens_per_second", False, text)
+    yield from _serves(view, slots.instance)
     demand = demand_of(view)
     if demand.known >= 2:
         text = f"demand rose: {', '.join(demand.moved)}" if demand.moved else "demand did not rise"
@@ -125,10 +123,20 @@ def _parked(view: View, slots: Slots) -> Iterator[Output]:
         yield Explained(queue)
 
 
+def _serves(view: View, instance: str) -> Iterator[Output]:
+    """A batch that does not advance stands at one number, too."""
+    silent = [s for s in standstills(view) if s.instance == instance]
+    if silent:
+        text = f"{instance} serves nothing at all for {quantity(silent[0].window.seconds, 'seconds')}: that is no limit"
+        yield stated("serves", "generation_tokens_per_second", False, text)
+
+
 def _free(running: Finding | None, waiting: Finding | None, pin: Pin | None) -> Output:
     """No ceiling: nobody waits, or what runs goes up and down while others do."""
     present = all(f is not None and f.present_ratio >= PRESENT for f in (running, waiting))
-    if pin is not None:
+    if pin is not None and pin.ceiling < 0.5:
+        text = "nothing runs at all while others wait: that is no limit on how many run"
+    elif pin is not None:
         text = f"no ceiling: the most that ran at once ({pin.ceiling:.0f}) ran for only {quantity(pin.share, 'ratio')} of the time in which others waited"
     elif waiting is not None:
         text = f"nobody waits for long: {quantity(waiting.during, 'requests')} on average"

@@ -9,7 +9,9 @@ from diag.hypotheses import HYPOTHESES
 from diag.model import Evidence, Stance, State
 from diag.signals import SIGNALS
 
+from . import machine_scenes  # noqa: F401 (adds its scenes to those of ``scenes``)
 from .conftest import STEP, World
+from .engine_scenes import ENGINE
 from .scenes import AGAINST, DRIVERS, FOR, Play
 
 IDS = [h.card.id for h in HYPOTHESES]
@@ -17,6 +19,7 @@ IDS = [h.card.id for h in HYPOTHESES]
 
 def test_every_room_has_a_case_for_it_and_one_against_it() -> None:
     assert sorted(FOR) == sorted(AGAINST) == sorted(IDS)
+    assert set(FOR) > ENGINE
 
 
 @pytest.mark.parametrize("id", IDS)
