@@ -129,13 +129,16 @@ def _rate(page: Page, counter: Floats) -> Floats:
 def rebinned(bounds: tuple[float, ...], counts: Floats, onto: tuple[float, ...]) -> Floats:
     """Counts per bucket of ``bounds`` as counts per bucket of ``onto``, shape (n, len(onto) + 1).
 
-    Inside a bucket observations are taken to lie evenly; what lies beyond the last bound stays beyond
-    every bound."""
+    Inside a bucket observations are taken to lie evenly on a log scale, in the first evenly; what lies beyond
+    the last bound stays beyond every bound."""
     edges = np.array([0.0, *bounds])
     upto = np.concatenate([np.zeros((counts.shape[0], 1)), counts[:, :-1].cumsum(axis=1)], axis=1)
     wanted = np.clip(np.array(onto), edges[0], edges[-1])
     right = np.clip(np.searchsorted(edges, wanted, side="left"), 1, edges.size - 1)
-    share = (wanted - edges[right - 1]) / (edges[right] - edges[right - 1])
+    left, bound = edges[right - 1], edges[right]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        curved = np.log(wanted / left) / np.log(bound / left)
+    share = np.where(left > 0.0, curved, wanted / bound)
     below = upto[:, right - 1] + (upto[:, right] - upto[:, right - 1]) * share
     whole = np.concatenate([below, counts.sum(axis=1, keepdims=True)], axis=1)
     moved: Floats = np.diff(np.rint(whole), axis=1, prepend=0.0)

@@ -152,7 +152,7 @@ def _calls(plan: Plan, rng: np.random.Generator) -> list[Call]:
                 http_status=200,
                 gateway_seconds=0.01,
                 connect_seconds=0.002,
-            )  # fmt: skip
+            )
         )
     return calls
 
