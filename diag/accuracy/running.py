@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from functools import cache
@@ -149,10 +150,11 @@ def _spread(call: Callable[..., T], arguments: Sequence[tuple[object, ...]], job
 
 
 class _Store:
-    """Rows as JSON lines, one file a family; the first line says which code judged and for whom."""
+    """Rows as JSON lines, a file for each family and set of rivals; the first line says which code judged."""
 
     def __init__(self, folder: Path | None, task: Task) -> None:
         self._folder = folder
+        self._tag = f"{zlib.crc32(repr((task.rivals, task.held_out)).encode()):08x}"
         self._head = {"fingerprint": fingerprint(), "rivals": list(task.rivals), "held_out": task.held_out}
         self._rows: dict[str, dict[tuple[str, str], Row]] = {}
 
@@ -181,7 +183,7 @@ class _Store:
 
     def _path(self, family: str) -> Path:
         assert self._folder is not None
-        return self._folder / f"{re.sub('[^A-Za-z0-9]+', '-', family)}.jsonl"
+        return self._folder / f"{re.sub('[^A-Za-z0-9]+', '-', family)}.{self._tag}.jsonl"
 
     def _own(self, path: Path) -> bool:
         with path.open("rb") as file:

@@ -18,8 +18,8 @@ from diag.stats.proportions import Share, calibration_error, wilson
 
 __all__ = [
     "Belief", "Exclusions", "Ranking", "accused", "belief", "both_found", "by_cause", "by_severity",
-    "exclusions", "false_symptoms", "found", "held_out", "of_kind", "onset_right", "our_groups", "rank_of", "ranking",
-    "right", "scope_right", "unknown_recall",
+    "exclusions", "false_symptoms", "found", "held_out", "of_kind", "onset_right", "our_groups",
+    "rank_of", "ranking", "right", "scope_right", "unknown_recall",
 ]  # fmt: skip
 
 _DEPTH = 5
@@ -122,7 +122,7 @@ def false_symptoms(rows: Sequence[Row]) -> Share:
 
 
 def found(rows: Sequence[Row]) -> Share:
-    """Felt cases in which a symptom was seen; where nothing wrong is an accepted answer there need be none."""
+    """Felt cases in which a symptom was seen; none is due where "nothing is wrong" is an accepted answer."""
     felt = [row for row in rows if None not in row.label.accept]
     return wilson(sum(row.symptom for row in felt), len(felt))
 

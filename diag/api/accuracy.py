@@ -27,8 +27,8 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Benched:
-    """``rows``: by family, in the order asked for. ``corpus``: hash of the cases from the manifest, ``dropped``:
-    how many of each family were left out of it."""
+    """``rows``: by family, in the order asked for. ``corpus``: hash of the cases from the manifest,
+    ``dropped``: how many of each family were left out of it."""
 
     rows: Mapping[str, Sequence[Row]]
     corpus: str
