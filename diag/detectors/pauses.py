@@ -27,27 +27,24 @@ _SIMULATED = 500
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pauses:
-    """Silences of one instance. ``times``/``seconds``: when each began and how long it lasted, shape (n,), of
-    the incident; ``before``: how many a second in the baseline; ``smallest_seconds``: shorter ones could not
-    be told from chance; ``period_seconds`` and ``odds`` (chance that random moments are as regular), NaN with
-    fewer than four; ``growth``: last over first, by the trend; ``share``: of the excess wait, spent by
-    requests that met one."""
+    """Silences of one instance. ``times``/``seconds``: when each began and how long it lasted, shape (n,), in
+    baseline and incident: what grows begins before it is felt. ``during``: how many in the incident;
+    ``lost_before``/``lost_during``: share of the time; ``smallest_seconds``: shorter ones could not be told
+    from chance; ``period_seconds`` and ``odds`` (chance that random moments are as regular), NaN with fewer
+    than four; ``growth``: last over first, by the trend; ``share``: of the excess wait, spent by requests that
+    met one."""
 
     instance: str
     times: Floats
     seconds: Floats
-    before: float
+    during: int
+    lost_before: float
+    lost_during: float
     smallest_seconds: float
     period_seconds: float
     odds: float
     growth: float
     share: float
-
-    @property
-    def per_second(self) -> float:
-        """How much of the time nothing happened."""
-        span = float(self.times[-1] - self.times[0]) if len(self.times) > 1 else 0.0
-        return float(self.seconds.sum()) / span if span > 0 else 0.0
 
 
 def pauses_of(view: View) -> Pauses | None:
@@ -71,14 +68,14 @@ def _pauses(view: View, requests: Requests, name: str, chosen: Flags) -> Pauses 
         return None
     limit = _limit(lengths)
     long = lengths >= limit
-    inside = long & _in(starts, view.spans.incident)
-    times, seconds = starts[inside], lengths[inside]
-    quiet = view.spans.baseline
-    before = float((long & _in(starts, quiet)).sum()) / max(quiet.seconds, 1.0)
+    quiet, felt = view.spans.baseline, view.spans.incident
+    long &= _in(starts, Window(quiet.start, felt.end))
+    times, seconds = starts[long], lengths[long]
+    lost = [float(seconds[_in(times, span)].sum()) / max(span.seconds, 1.0) for span in (quiet, felt)]
     period, odds = period_odds(times)
     return Pauses(
-        name, times, seconds, before, limit, period, odds, _growth(times, seconds),
-        _share(view, requests, chosen, times, seconds),
+        name, times, seconds, int(_in(times, felt).sum()), lost[0], lost[1], limit, period, odds,
+        _growth(times, seconds), _share(view, requests, chosen, times, seconds),
     )  # fmt: skip
 
 

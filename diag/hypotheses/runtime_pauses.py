@@ -38,9 +38,9 @@ def examine(view: View) -> Iterator[Output]:
     pauses = pauses_of(view)
     if pauses is None:
         return
-    found = len(pauses.times)
-    more = found - pauses.before * view.spans.incident.seconds
-    if found < 3 or more < 2:
+    found = pauses.during
+    more = pauses.lost_during / max(pauses.lost_before, 1e-3)
+    if found < 3 or more < 1.5:
         text = f"{found} silences of more than {quantity(pauses.smallest_seconds, 'seconds')} while work was under way"
         decisive = pauses.smallest_seconds <= 2.0 and found == 0
         yield stated("silences", "inter_token_seconds_p99", False, text, decisive=decisive)
@@ -51,7 +51,7 @@ def examine(view: View) -> Iterator[Output]:
     )
     onset = float(pauses.times[0])
     yield stated(
-        "silences", "inter_token_seconds_p99", True, text, degree=min(1.0, 0.6 + more / 20), onset=onset
+        "silences", "inter_token_seconds_p99", True, text, degree=min(1.0, 0.4 + 0.1 * found), onset=onset
     )
     yield from _beat(pauses)
     yield stated(
