@@ -12,17 +12,21 @@ from diag.simulate.scenarios.service import healthy
 __all__ = ["SCENARIO", "afflict"]
 
 _ID = "host_memory_leak"
-_FULL_RATIO = 0.9  # of the host's memory: with what is used anyway, nothing is left
-_END_RATIOS = (0.95, 1.1)  # leaked at the window's end
+_THIN_RATIO = 0.05  # of the host's memory: with less than that left, it begins to swap
+_ENGINE_BYTES, _OTHER_BYTES = 22e9, 16.5e9  # resident of an engine, and of all that is not one
 
 
 def afflict(plan: Plan, draw: Draw) -> Plan:
     """The leak runs from early on; the onset is when the memory is used up."""
     struck = on_one_host(plan, draw)
     memory = {host.name: host for host in plan.hosts}[struck.host].memory_bytes
+    thin = _THIN_RATIO * memory
+    room = memory - _OTHER_BYTES - len(struck.replicas) * _ENGINE_BYTES - thin
     begin = draw.between(0.0, 0.3) * draw.onset
-    points = (begin, draw.onset, draw.seconds)
-    amounts = (0.0, _FULL_RATIO * memory, draw.severe(*_END_RATIOS) * memory)
+    # Where the leak would end the host reclaims and the process ends; nearly all swapped is the worst seen.
+    worst = draw.onset + draw.between(0.3, 0.6) * (draw.seconds - draw.onset)
+    points = (begin, draw.onset, worst)
+    amounts = (0.0, room, room + draw.severe(0.25, 1.0) * thin)
     leaking = draw.pick(("backend", "engine"))
     plan = with_host(plan, struck.host, leak_bytes=Profile(points, amounts), leaking=leaking)
     scope = {"instances": struck.instances, "nodes": (struck.host,)}

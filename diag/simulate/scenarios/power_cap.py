@@ -17,8 +17,10 @@ _ID = "power_cap"
 def afflict(plan: Plan, draw: Draw) -> Plan:
     """The cards' limit is lowered, or the chassis brakes them below it."""
     struck = Struck(plan.replicas) if draw.chance(0.2) else some_replicas(plan, draw, 0.4)
-    clock = draw.severe(0.80, 0.40)
-    field, value = draw.pick((("power_limit_ratio", limit_for(clock)), ("clock_cap_ratio", clock)))
+    clock = draw.severe(0.82, 0.42)
+    field, value = draw.pick(
+        (("power_limit_ratio", limit_for(struck.replicas[0].machine, clock)), ("clock_cap_ratio", clock))
+    )
     brake = draw.onwards(1.0, value, ramp_ratio=0.2)
     for replica in struck.replicas:
         for gpu in replica.gpus:

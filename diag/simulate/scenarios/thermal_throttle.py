@@ -18,10 +18,10 @@ _ID = "thermal_throttle"
 def afflict(plan: Plan, draw: Draw) -> Plan:
     """Dust or a dead fan: thermal resistance climbs until the governor takes the clock down."""
     struck = some_replicas(plan, draw)
-    clock = draw.severe(0.80, 0.40)
+    clock = draw.severe(0.82, 0.42)
     whole_host = len(struck.replicas) > 1 or draw.chance(0.4)
     places = [(r.host, gpu) for r in struck.replicas for gpu in (r.gpus if whole_host else r.gpus[:1])]
-    resistance = draw.onwards(1.0, resistance_for(clock))
+    resistance = draw.onwards(1.0, resistance_for(struck.replicas[0].machine, clock))
     for place in places:
         air = card_of(plan, *place).air_celsius.values[0]
         plan = with_card(plan, *place, resistance=resistance)
