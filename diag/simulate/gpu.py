@@ -10,12 +10,13 @@ measured: power grows with clock to the power of 2.4, and the card's heat capaci
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import exp
 
 import numpy as np
 
 from diag.model import Floats
 
-__all__ = ["H200", "Card", "Drive", "Trace", "run"]
+__all__ = ["H200", "Card", "Drive", "State", "Trace", "run"]
 
 IDLE_BIT = 0x1
 POWER_CAP_BIT = 0x4
@@ -98,33 +99,87 @@ class Trace:
     energy_joules: Floats
 
 
-class _State:
-    """The card between two samples."""
+class State:
+    """The card between two samples. ``utilization`` is 0 … 1 of a full load's work; ``celsius`` settles for it."""
 
-    def __init__(self, card: Card, drive: Drive) -> None:
+    def __init__(self, card: Card, utilization: float, resistance: float, air_celsius: float) -> None:
         self.card = card
         self.clock = card.max_clock_mhz
-        watts = self.watts(float(drive.utilization[0]))
-        self.celsius = drive.air_celsius + watts * card.kelvin_per_watt * float(drive.resistance[0])
+        self.celsius = self.settled_celsius(utilization, resistance, air_celsius)
         self.thermal_seconds = 0.0
         self.hardware_thermal_seconds = 0.0
+        self.power_cap_seconds = 0.0
         self.brake_seconds = 0.0
         self.joules = 0.0
 
     def watts(self, utilization: float) -> float:
+        """Power at the present clock."""
         card = self.card
         clock_share: float = self.clock / card.max_clock_mhz
         dynamic: float = (card.full_watts - card.idle_watts) * utilization * clock_share**_CLOCK_EXPONENT
         return card.idle_watts + dynamic
 
-    def advance(self, seconds: float, utilization: float, resistance: float, cap: float, air: float) -> None:
-        """One substep: power, heat, then the governor's answer to it."""
+    def settled_celsius(self, utilization: float, resistance: float, air: float) -> float:
+        """Where the temperature would end at the present clock."""
+        return air + self.watts(utilization) * self.card.kelvin_per_watt * resistance
+
+    def advance(
+        self,
+        seconds: float,
+        utilization: float,
+        resistance: float,
+        cap: float,
+        air: float,
+        limit_watts: float | None = None,
+    ) -> None:
+        """One substep: power, heat, then the governor's answer to it. ``cap``: the highest clock that an
+        outside brake allows, MHz; ``limit_watts``: an enforced power limit, None for none that binds."""
         card, watts = self.card, self.watts(utilization)
         flow = watts - (self.celsius - air) / (card.kelvin_per_watt * resistance)
         self.celsius += seconds * flow / card.joules_per_kelvin
-        self.clock = min(self._governed(), cap)
-        self.thermal_seconds += seconds * self.heat_limits(cap)
+        powered = card.max_clock_mhz if limit_watts is None else self.powered_clock(utilization, limit_watts)
+        self.clock = min(self._governed(), cap, powered)
+        self._count(seconds, watts, cap, powered)
+
+    def drift(
+        self,
+        seconds: float,
+        utilization: float,
+        resistance: float,
+        cap: float,
+        air: float,
+        limit_watts: float,
+    ) -> None:
+        """Any span in one go, as long as heat limits nothing: see ``cool``."""
+        card = self.card
+        powered = self.powered_clock(utilization, limit_watts)
+        self.clock = min(card.max_clock_mhz, cap, powered)
+        settled = self.settled_celsius(utilization, resistance, air)
+        span = card.kelvin_per_watt * resistance * card.joules_per_kelvin
+        self.celsius = settled + (self.celsius - settled) * exp(-seconds / span)
+        self._count(seconds, self.watts(utilization), cap, powered)
+
+    def cool(self, utilization: float, resistance: float, air: float) -> bool:
+        """Whether neither the present temperature nor the one under this load at full clock limits it."""
+        card = self.card
+        most = air + (card.idle_watts + (card.full_watts - card.idle_watts) * utilization) * (
+            card.kelvin_per_watt * resistance
+        )
+        return max(self.celsius, most) < card.slowdown_celsius - 4.0
+
+    def powered_clock(self, utilization: float, limit_watts: float) -> float:
+        """The highest clock, MHz, that keeps this load within ``limit_watts``."""
+        card = self.card
+        need = (card.full_watts - card.idle_watts) * utilization
+        left = max(limit_watts - card.idle_watts, 0.02 * card.limit_watts)
+        ratio: float = 1.0 if need <= left else (left / need) ** (1.0 / _CLOCK_EXPONENT)
+        return card.max_clock_mhz * ratio
+
+    def _count(self, seconds: float, watts: float, cap: float, powered: float) -> None:
+        card = self.card
+        self.thermal_seconds += seconds * self.heat_limits(min(cap, powered))
         self.hardware_thermal_seconds += seconds * (self.celsius > card.slowdown_celsius)
+        self.power_cap_seconds += seconds * (powered < min(cap, card.max_clock_mhz))
         self.brake_seconds += seconds * (cap < card.max_clock_mhz)
         self.joules += seconds * watts
 
@@ -138,10 +193,12 @@ class _State:
         return self.clock + min(max(allowed - self.clock, -most), most)
 
     def heat_limits(self, cap: float) -> bool:
+        """Whether heat, and not ``cap``, holds the clock down."""
         hot = self.celsius > self.card.slowdown_celsius - 4.0
         return hot and self.clock < cap - 0.5 * self.card.clock_step_mhz
 
     def reasons(self, cap: float) -> int:
+        """NVML's clock event mask."""
         mask = SW_THERMAL_BIT if self.heat_limits(cap) else 0
         if self.celsius > self.card.slowdown_celsius:
             mask |= HW_THERMAL_BIT | HW_SLOWDOWN_BIT
@@ -155,7 +212,7 @@ def run(card: Card, drive: Drive, rng: np.random.Generator) -> Trace:
 
     One sample in seven reads a clock one step lower; under 2 % carry a power-cap bit that costs a step.
     """
-    state = _State(card, drive)
+    state = State(card, float(drive.utilization[0]), float(drive.resistance[0]), drive.air_celsius)
     rows, gap = [], float(np.median(np.diff(drive.times)))
     spans = np.diff(drive.times, prepend=drive.times[0] - gap)
     for index, span in enumerate(spans.tolist()):
@@ -168,7 +225,7 @@ def run(card: Card, drive: Drive, rng: np.random.Generator) -> Trace:
     return _noisy(card, drive, np.array(rows, dtype=np.float64).T, rng)
 
 
-def _sample(state: _State, utilization: float, cap: float) -> tuple[float, ...]:
+def _sample(state: State, utilization: float, cap: float) -> tuple[float, ...]:
     return (
         state.clock,
         state.watts(utilization),
