@@ -31,8 +31,8 @@ class Pauses:
     baseline and incident: what grows begins before it is felt. ``during``: how many in the incident;
     ``lost_before``/``lost_during``: share of the time; ``smallest_seconds``: shorter ones could not be told
     from chance; ``period_seconds`` and ``odds`` (chance that random moments are as regular), NaN with fewer
-    than four; ``growth``: last over first, by the trend; ``share``: of the excess wait, spent by those that met
-    one."""
+    than four; ``growth``: last over first, by the trend; ``share``: of the excess wait, by whom
+    met one."""
 
     instance: str
     times: Floats

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from diag.detectors.changes import Change, Outage
 from diag.detectors.cues import PRESENT, Explained, Reach, stated
 from diag.detectors.view import View
 from diag.hypotheses.registry import Output
-from diag.model import Card, Mitigation
+from diag.model import Card, Mitigation, Window
 from diag.quantities import quantity
 
 CARD = Card(
@@ -29,6 +31,7 @@ CARD = Card(
 
 NEEDS = (("engine_start_time_seconds", "target_up"),)
 
+_WARM_SECONDS = 300.0
 _BEFORE_SECONDS = 120.0  # a restart this long before the symptom may still be its cause: caches are cold
 
 
@@ -79,7 +82,28 @@ def examine(view: View) -> Iterator[Output]:
         yield stated("same_settings", "kv_capacity_tokens", True, "it came back with the same settings")
         if outages:
             yield Explained(0.8)
+    yield from _passes(view, [c.time for c in restarts])
     yield Reach({"instances": view.engines_named([c.target for c in restarts] or [o.target for o in gone])})
+
+
+def _passes(view: View, starts: list[float]) -> Iterator[Output]:
+    """Caches and kernels are warm after some minutes; steps that stay longer have another cause."""
+    late = Window(max(starts, default=view.spans.incident.end) + _WARM_SECONDS, view.spans.incident.end)
+    if late.seconds < 2 * view.spans.look_back_seconds:
+        return
+    chosen = view.affected or tuple(view.engines)
+    for series in view.case.of("inter_token_seconds_mean"):
+        before, after = series.within(view.spans.baseline), series.within(late)
+        if series.labels.get("instance") not in chosen or not np.isfinite(after).any():
+            continue
+        if not np.isfinite(before).any() or np.nanmedian(before) <= 0:
+            continue
+        ratio = float(np.nanmedian(after) / np.nanmedian(before))
+        degree = max(0.0, min(1.0, 0.5 + (1.15 - ratio) / 0.2))
+        wait = quantity(_WARM_SECONDS, "seconds")
+        text = f"{wait} after it the time between tokens is ×{ratio:.2f} of what it was"
+        yield stated("passes", series.signal, degree >= 0.5, text, degree=degree)
+        return
 
 
 def _timely(view: View, change: Change) -> bool:

@@ -28,7 +28,9 @@ CARD = Card(
     leads_to=("engine_restart", "engine_stall"),
 )  # fmt: skip
 
-NEEDS = (("gpu_xid_code", "gpu_xid_events", "gpu_uncorrectable_ecc_errors", "gpu_remapped_rows"),)
+NEEDS = (
+    ("gpu_xid_code", "gpu_xid_events", "gpu_uncorrectable_ecc_errors", "gpu_remapped_rows", "event:xid"),
+)
 
 _BEFORE_SECONDS = 600.0  # memory that fails kills when it is next used, not at once
 _TOGETHER_SECONDS = 10.0

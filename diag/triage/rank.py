@@ -103,7 +103,7 @@ def _present(name: str, view: View) -> bool:
     if kind == "fact":
         return any(True for _ in view.case.facts_named(rest))
     if kind == "event":
-        return any(event.marked for event in view.case.events)
+        return any(e.marked if rest == "any" else e.kind == rest for e in view.case.events)
     if view.finding(name) is not None or view.each.get(name):
         return True
     span = view.spans.incident

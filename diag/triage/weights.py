@@ -180,6 +180,7 @@ WEIGHTS: Mapping[str, Mapping[str, Weight]] = {
         "restarted": _w(12, 0.01, "a new process must be seen", driver=True),
         "outage": _w(2, 0.7, "it did not answer meanwhile"),
         "errors": _w(2, 0.6, "requests in flight are lost"),
+        "passes": _w(1.2, 0.1, "caches warm up: what stays has another cause"),
         "same_settings": _w(1.5, 0.15, "with other settings the change is the cause", root=True),
     },
     "port_conflict": {
