@@ -14,11 +14,12 @@ from datetime import UTC, datetime
 import numpy as np
 
 from diag.simulate.observed import Engine, Run
-from diag.simulate.plan import Replica, Restart
+from diag.simulate.plan import Replica
 from diag.simulate.telemetry.cards import pci_of
 from diag.simulate.telemetry.engines import pod_of
 from diag.simulate.telemetry.lives import Life, lives_of, place_in
 from diag.simulate.telemetry.startup import sglang_start, vllm_start
+from diag.simulate.telemetry.troubles import troubles_of
 
 __all__ = ["engine_logs", "kernel_logs"]
 
@@ -45,35 +46,10 @@ def _engine_lines(run: Run, replica: Replica, engine: Engine) -> Iterator[_Line]
     start = sglang_start if run.plan.shown.engine == "sglang" else vllm_start
     for life in lives:
         yield from start(replica, life)
-    said = [(time, words) for time, name, words in run.log if name == replica.name]
-    yield from said
-    for down, up in ((down, up) for name, down, up in run.restarts if name == replica.name):
-        if not any(down - 2.0 <= time <= up + 2.0 for time, _ in said):
-            yield from _ending(replica, down, up)
+    yield from ((time, words) for time, name, words in run.log if name == replica.name)
+    yield from troubles_of(run, replica, engine, lives)
     status = _sglang_status if run.plan.shown.engine == "sglang" else _vllm_status
     yield from status(run, engine, lives)
-
-
-def _ending(replica: Replica, down: float, up: float) -> Iterator[_Line]:
-    """Why a process ended, and the starts that failed after it."""
-    near = [restart for restart in replica.restarts if abs(restart.time - down) < 1.0]
-    why = near[0] if near else Restart(down, reason="crash")
-    if why.reason == "deploy":
-        yield down, "INFO [launcher.py:320] Shutting down"
-    elif why.reason == "xid":
-        yield (
-            down,
-            "ERROR [core.py:1120] CUDA error: an illegal memory access was encountered",
-        )
-        yield down + 0.3, "ERROR [core.py:1121] EngineCore encountered a fatal error."
-    elif why.reason == "crash":
-        yield down, "ERROR [core.py:1121] EngineCore encountered a fatal error."
-    attempts = why.attempts or int(why.reason == "bind")
-    until = up if np.isfinite(up) else down + 60.0 * (attempts + 1)
-    port = replica.name.rpartition(":")[2]
-    for attempt in range(attempts):
-        time = down + (until - down) * (attempt + 0.5) / (attempts + 0.5)
-        yield time, f"ERROR [entry.py:140] OSError: [Errno 98] Address already in use: ('0.0.0.0', {port})"
 
 
 def _sampled(run: Run, lives: tuple[Life, ...]) -> Iterator[tuple[int, int]]:

@@ -93,7 +93,8 @@ def test_a_host_reads_back(run_of, tmp_path):
     run = run_of()
     signals = ("node_cpu_busy_ratio", "node_cpu_count", "node_memory_available_ratio",
                "node_numa_remote_ratio", "node_tcp_retransmit_ratio", "node_network_drops_per_second",
-               "container_cpu_throttled_ratio", "node_major_faults_per_second", "process_resident_memory_bytes")  # fmt: skip
+               "container_cpu_throttled_ratio", "node_major_faults_per_second",
+               "process_resident_memory_bytes")  # fmt: skip
     fetched = _fetched(run, tmp_path, signals)
     assert not fetched.gaps
     means = {name: float(np.nanmean(fetched.series[name][0].values)) for name in signals}
@@ -150,14 +151,32 @@ def test_the_log_prints_what_the_page_shows(run_of, tmp_path):
 def test_restarts_and_bind_failures_stand_in_the_log(run_of, tmp_path):
     restarts = (Restart(600.0, 40.0, reason="deploy"), Restart(1200.0, 120.0, reason="bind", attempts=3))
     run = run_of(replicas=(Replica("vllm-0:8000", restarts=restarts),))
-    run.log.append((650.0, "vllm-0:8000", "Releasing expired KV blocks for request cmpl-1"))
     save(show(run), tmp_path)
     window = Window(run.plan.start, run.plan.start + run.plan.seconds)
     log = read_log(tmp_path / "logs" / "vllm-0.log.gz", window=window, component="vllm-0:8000")
     kinds = [event.kind for event in log.events]
-    assert kinds.count("restart") == 2
+    assert kinds.count("restart") == 2 + 3  # a start that fails is one, too
     assert kinds.count("bind_failure") == 3
-    assert "kv_load_failure" in kinds or kinds.count("engine_error") == 0
+    assert kinds.count("engine_error") == 0
+
+
+def test_trouble_stands_in_the_log(run_of, tmp_path):
+    replica = Replica(
+        "vllm-0:8000",
+        settings=Settings(tensor_parallel=2),
+        gpus=(0, 1),
+        hangs=((300.0, 430.0),),
+        restarts=(Restart(600.0, 40.0, reason="xid"),),
+    )
+    run = run_of(replicas=(replica,), fabric=Fabric())
+    run.engines[0].counters["transfer_failures"] = np.where(run.times < 1000.0, 0.0, 3.0)
+    run.log.append((1500.0, "vllm-0:8000", "ERROR [core.py:1121] EngineCore encountered a fatal error."))
+    save(show(run), tmp_path)
+    window = Window(run.plan.start, run.plan.start + run.plan.seconds)
+    log = read_log(tmp_path / "logs" / "vllm-0.log.gz", window=window, component="vllm-0:8000")
+    told = {(event.kind, event.time - run.plan.start) for event in log.events}
+    assert {("engine_error", time) for time in (360.0, 420.0, 600.0, 1500.0)} <= told
+    assert ("kv_load_failure", 1005.0) in told
 
 
 def test_kernel_lines_are_read_as_events(run_of, tmp_path):
