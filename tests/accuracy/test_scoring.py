@@ -1,5 +1,6 @@
 """Every figure, counted on fingers."""
 
+# ruff: noqa: E501  (a case a line)
 from __future__ import annotations
 
 from collections.abc import Callable
