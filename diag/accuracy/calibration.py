@@ -17,7 +17,7 @@ from diag.accuracy.row import Answer, Row
 from diag.errors import DiagError
 from diag.triage.calibration import CALIBRATION, Calibration
 
-__all__ = ["Fit", "fit", "loss_of"]
+__all__ = ["Fit", "fit"]
 
 _CLIP = math.log(60)  # as diag.triage.rank clips a group's vote
 _FEWEST = 50
@@ -35,71 +35,80 @@ class Fit:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Case:
-    """``rest``: what of ``own`` no vote explains. ``strongest``/``others``: (k, g) padded with 0: per
-    hypothesis and group the strongest vote and the sum of the others. ``right``: which are accepted;
-    ``none``: unknown is."""
+class _Cases:
+    """Padded with 0, n cases of at most k hypotheses with at most g groups. ``rest`` (n, k): what of
+    ``own`` no vote explains; ``strongest``/``others`` (n, k, g): the strongest vote of a group and the sum of
+    the others; ``there``/``right`` (n, k): which are hypotheses, and accepted ones; ``none`` (n,): unknown is
+    accepted; ``unknowns`` (n,): how many hypotheses share the prior."""
 
     rest: np.ndarray
     strongest: np.ndarray
     others: np.ndarray
+    there: np.ndarray
     right: np.ndarray
-    none: bool
-    hypotheses: int
+    none: np.ndarray
+    unknowns: np.ndarray
 
 
 def fit(rows: Iterable[Row], start: Calibration = CALIBRATION) -> Fit:
-    """The calibration with the least log loss.
+    """The calibration with the least log loss; ``start`` is the one that the rows were judged with.
 
     Raises:
         DiagError: there are too few cases in which a symptom was seen.
     """
-    cases = [_case(row, start) for row in rows if row.symptom and row.label.kind is not Kind.HEALTHY]
-    cases = [one for one in cases if one.none or one.right.any()]
-    if len(cases) < _FEWEST:
-        raise DiagError(
-            f"{len(cases)} cases are too few to calibrate on", hint=f"at least {_FEWEST} are needed"
-        )
-
-    def loss(chosen: Calibration) -> float:
-        return loss_of(cases, chosen)
-
-    best = _searched(loss, start)
-    return Fit(best, loss(best), loss(start), len(cases))
+    seen = [row for row in rows if row.symptom and row.label.kind is not Kind.HEALTHY and _answerable(row)]
+    if len(seen) < _FEWEST:
+        raise DiagError(f"{len(seen)} cases are too few to calibrate on", hint=f"{_FEWEST} are needed")
+    cases = _stacked(seen, start)
+    best = _searched(lambda chosen: _loss(cases, chosen), start)
+    return Fit(best, _loss(cases, best), _loss(cases, start), len(seen))
 
 
-def loss_of(cases: Sequence[_Case], chosen: Calibration) -> float:
-    """Mean −ln P(an accepted answer)."""
-    return float(np.mean([_loss(one, chosen) for one in cases]))
-
-
-def _loss(one: _Case, chosen: Calibration) -> float:
-    votes = np.clip(one.strongest + chosen.agreement * one.others, -_CLIP, _CLIP)
-    own = np.append(one.rest + votes.sum(axis=1), chosen.unknown(one.hypotheses)) / chosen.temperature
-    weights = np.exp(own - own.max())
-    right = float(weights[:-1][one.right].sum() + (weights[-1] if one.none else 0.0))
-    return -math.log(max(right / float(weights.sum()), 1e-12))
-
-
-def _case(row: Row, start: Calibration) -> _Case:
+def _answerable(row: Row) -> bool:
     accepted = set(row.label.accept)
-    rivals = [one for one in row.answers if _competes(one) or (one.id in accepted and one.id != UNKNOWN)]
-    grouped = [_grouped(one) for one in rivals]
-    width = max((len(groups) for groups in grouped), default=1)
-    strongest, others = np.zeros((len(rivals), width)), np.zeros((len(rivals), width))
-    rest = np.zeros(len(rivals))
-    for i, (answer, groups) in enumerate(zip(rivals, grouped, strict=True)):
-        for j, (most, more) in enumerate(groups):
-            strongest[i, j], others[i, j] = most, more
-        voted = np.clip(strongest[i] + start.agreement * others[i], -_CLIP, _CLIP).sum()
-        rest[i] = answer.own - voted
-    everyone = sum(one.id != UNKNOWN for one in row.answers)
-    right = np.array([one.id in accepted for one in rivals], dtype=bool)
-    return _Case(rest, strongest, others, right, UNKNOWN in accepted, everyone)
+    return UNKNOWN in accepted or any(one.id in accepted for one in _competing(row))
+
+
+def _loss(cases: _Cases, chosen: Calibration) -> float:
+    """Mean −ln P(an accepted answer)."""
+    votes = np.clip(cases.strongest + chosen.agreement * cases.others, -_CLIP, _CLIP)
+    own = np.where(cases.there, cases.rest + votes.sum(axis=2), -np.inf)
+    none = np.array([chosen.unknown(int(count)) for count in cases.unknowns])
+    scores = np.concatenate([own, none[:, None]], axis=1) / chosen.temperature
+    weights = np.exp(scores - scores.max(axis=1, keepdims=True))
+    right = np.where(cases.right, weights[:, :-1], 0.0).sum(axis=1) + np.where(
+        cases.none, weights[:, -1], 0.0
+    )
+    return float(-np.log(np.maximum(right / weights.sum(axis=1), 1e-12)).mean())
+
+
+def _stacked(rows: Sequence[Row], start: Calibration) -> _Cases:
+    competing = [_competing(row) for row in rows]
+    grouped = [[_grouped(one) for one in rivals] for rivals in competing]
+    n, k = len(rows), max(len(rivals) for rivals in competing)
+    g = max((len(groups) for rivals in grouped for groups in rivals), default=1)
+    strongest, others, rest = np.zeros((n, k, g)), np.zeros((n, k, g)), np.zeros((n, k))
+    there, right = np.zeros((n, k), dtype=bool), np.zeros((n, k), dtype=bool)
+    for i, (row, rivals) in enumerate(zip(rows, competing, strict=True)):
+        for j, answer in enumerate(rivals):
+            for m, (most, more) in enumerate(grouped[i][j]):
+                strongest[i, j, m], others[i, j, m] = most, more
+            voted = np.clip(strongest[i, j] + start.agreement * others[i, j], -_CLIP, _CLIP).sum()
+            rest[i, j], there[i, j] = answer.own - voted, True
+            right[i, j] = answer.id in row.label.accept
+    none = np.array([UNKNOWN in row.label.accept for row in rows])
+    unknowns = np.array([sum(one.id != UNKNOWN for one in row.answers) for row in rows])
+    return _Cases(rest, strongest, others, there, right, none, unknowns)
+
+
+def _competing(row: Row) -> list[Answer]:
+    """Who shares the belief: triggers that can be judged; consequences of a supported cause are no rivals
+    of it, unless one of them is a right answer itself."""
+    accepted = set(row.label.accept) - {UNKNOWN}
+    return [one for one in row.answers if one.id in accepted or _competes(one)]
 
 
 def _competes(one: Answer) -> bool:
-    """Consequences of a supported cause are no rivals of it."""
     return one.id != UNKNOWN and one.state != "not_assessable" and one.trigger and not one.consequence
 
 

@@ -65,7 +65,7 @@ def _run(
                 status=said,
             )
         )  # fmt: skip
-    moving = np.arange(len(times)) * 100.0
+    moving = np.linspace(0.0, 24_000.0, len(times))
     engine = Engine(
         "a",
         gauges={"running": np.ones(len(times)), "waiting": np.zeros(len(times))},
