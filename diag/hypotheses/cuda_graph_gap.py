@@ -5,6 +5,7 @@ state keeps itself alive at a load that was fine before."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import numpy as np
@@ -41,6 +42,7 @@ CARD = Card(
 
 NEEDS = (("inter_token_seconds_mean", "eager_decode_ratio"), ("running_requests",))
 _STEP = 1.25
+_EAGER_WORDS = re.compile(r"\beager\b|cuda[ _-]?graph", re.IGNORECASE)
 
 
 def examine(view: View) -> Iterator[Output]:
@@ -131,6 +133,18 @@ def _eager(view: View) -> Iterator[Output]:
             "it was started anew with graphs off (enforce_eager)",
             onset=off[-1].since,
         )
+        return
+    named = [
+        c
+        for c in view.changes
+        if c.kind == "event"
+        and view.near_onset(c)
+        and view.concerns(c.target)
+        and _EAGER_WORDS.search(c.text)
+    ]
+    if named:
+        text = f"a change names it: {named[-1].text}"
+        yield stated("eager", "inter_token_seconds_mean", True, text, degree=0.9, onset=named[-1].time)
 
 
 def _step(batches: Batches, size: float | None) -> Output:

@@ -11,13 +11,15 @@ from collections.abc import Iterator
 import numpy as np
 
 from diag.detectors.cues import PRESENT, rises, stated
-from diag.detectors.rhythm import Rhythm, rhythm_of_arrivals
+from diag.detectors.holdups import held_up_by
+from diag.detectors.rhythm import rhythm_of_arrivals
 from diag.detectors.service import demand_of
 from diag.detectors.view import View
 from diag.detectors.workload import Workload
 from diag.hypotheses.registry import Output
 from diag.model import Card, Mitigation
 from diag.quantities import quantity
+from diag.records.cohorts import Requests
 
 CARD = Card(
     id="grammar_stall",
@@ -71,7 +73,33 @@ def examine(view: View) -> Iterator[Output]:
 
 
 def _in_step(view: View, work: Workload) -> Iterator[Output]:
-    """Structured requests against all others: stalls must follow them, and not just traffic."""
+    """What a structured request that begins costs the answers beside it, against what any other costs."""
+    requests = work.requests
+    chosen = np.nan_to_num(requests.structured) > 0
+    found = held_up_by(requests, work.incident & ~chosen, chosen.astype(float), (~chosen).astype(float))
+    if found is None:
+        yield from _rhythm(view, work)
+        return
+    ours, others = found
+    true = ours.sure and ours.seconds > 2 * max(others.seconds - others.error, 0.0) and ours.share >= 0.05
+    text = (
+        f"each structured request that begins costs an answer beside it {quantity(max(ours.seconds, 0.0), 'seconds')}, "
+        f"any other {quantity(max(others.seconds, 0.0), 'seconds')}; {quantity(ours.share, 'ratio')} of the others' answer time"
+    )
+    degree = min(1.0, 0.8 + ours.share) if true else 0.35 if ours.sure else 0.1
+    yield stated(
+        "in_step", "inter_token_seconds_mean", true, text, degree=degree,
+        decisive=not ours.sure and ours.units * (ours.seconds + 3 * ours.error) < 0.03 * _usual_seconds(requests, work),
+    )  # fmt: skip
+
+
+def _usual_seconds(requests: Requests, work: Workload) -> float:
+    decode = (requests.duration - requests.ttft)[work.incident]
+    return float(np.nanmean(decode)) if np.isfinite(decode).any() else 0.0
+
+
+def _rhythm(view: View, work: Workload) -> Iterator[Output]:
+    """With too few answers for that: whether steps are long in the scrapes in which structured requests begin."""
     requests = work.requests
     chosen = np.nan_to_num(requests.structured) > 0
     effects = ("inter_token_seconds_p99", "inter_token_seconds_mean", "ttft_seconds_mean")
@@ -79,17 +107,7 @@ def _in_step(view: View, work: Workload) -> Iterator[Output]:
     if seen is None:
         return
     true = seen.keeps_time and (others is None or seen.r > others.r)
-    text = f"steps are {'longer' if true else 'no longer'} when structured requests begin (correlation {seen.r:.2f}; {_spread(seen)})"
-    if others is not None:
-        text += f"; with the other requests' arrivals {others.r:.2f}"
+    text = f"steps are {'longer' if true else 'no longer'} when structured requests begin (correlation {seen.r:.2f})"
     yield stated(
-        "in_step",
-        "inter_token_seconds_mean",
-        true,
-        text,
-        degree=min(1.0, 0.5 + seen.r) if true else max(0.0, min(0.4, seen.r)),
+        "in_step", "inter_token_seconds_mean", true, text, degree=min(1.0, 0.5 + seen.r / 2) if true else 0.3
     )
-
-
-def _spread(seen: Rhythm) -> str:
-    return f"{quantity(seen.low_seconds, 'seconds')} with few, {quantity(seen.high_seconds, 'seconds')} with many"

@@ -7,8 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from diag.detectors.batches import equal_ratio
 from diag.detectors.cues import rises, stated
+from diag.detectors.holdups import held_up_by
 from diag.detectors.pool import number_of_fact
 from diag.detectors.rhythm import rhythm_of
 from diag.detectors.view import View
@@ -80,9 +83,44 @@ def examine(view: View) -> Iterator[Output]:
             degree=degree,
             onset=tail.onset,
         )
+    yield from _dose(view)
     yield from _moved(view, dose)
     yield from _curve(view, tail.signal, dose)
     yield from _budget(view)
+
+
+def _dose(view: View) -> Iterator[Output]:
+    """What a thousand prompt tokens that begin cost the answers beside them, and how much of the time that is."""
+    work = view.workload
+    if work is None:
+        return
+    requests = work.requests
+    computed = (
+        np.where(np.isfinite(requests.cached), requests.prompt - requests.cached, requests.prompt) / 1000
+    )
+    if not np.isfinite(computed).any():
+        return
+    found = held_up_by(requests, work.incident, computed)
+    before = held_up_by(requests, work.baseline, computed)
+    if found is None:
+        return
+    now = found[0]
+    usual = before[0].share if before is not None else 0.0
+    true = now.sure and now.share >= 0.15 and now.share > 1.5 * usual
+    text = (
+        f"prefills beside them take {quantity(now.share, 'ratio')} of the answers' time (before: {quantity(usual, 'ratio')}), "
+        f"{quantity(max(now.seconds, 0.0), 'seconds')} for a thousand prompt tokens"
+    )
+    yield stated(
+        "dose",
+        "computed_prompt_tokens_per_second",
+        true,
+        text,
+        before=usual,
+        during=now.share,
+        unit="ratio",
+        degree=min(1.0, 0.5 + now.share) if true else 0.3 if now.share > 1.2 * usual else 0.0,
+    )
 
 
 def _moved(view: View, dose: str) -> Iterator[Output]:

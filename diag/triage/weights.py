@@ -103,7 +103,8 @@ WEIGHTS: Mapping[str, Mapping[str, Weight]] = {
     },
     "prefill_interference": {
         "tail": _w(3, 0.05, "the gaps in answers must be longer"),
-        "in_step": _w(9, 0.06, "gaps that follow prefill are the mechanism itself", driver=True),
+        "in_step": _w(9, 0.06, "gaps that follow prefill are the mechanism itself", "in_step", driver=True),
+        "dose": _w(6, 0.15, "prefill must account for the answers' longer time", "in_step"),
         "prefill": _w(3, 0.25, "more or longer prefill is what changed"),
         "curve_still": _w(2.5, 0.08, "a slower machine lifts the whole curve"),
         "budget": _w(2, 0.5, "the budget bounds how long a chunk can make a step"),

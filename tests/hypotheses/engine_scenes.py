@@ -123,7 +123,13 @@ def schemas_are_compiled(w: World) -> None:
     w.turns(e2e_seconds_mean=5.0, decode_seconds_mean=4.8)
     w.goes("engine_cpu_ratio", 0.5, 0.9)
     w.clients("before", structured=0)
-    w.clients("during", structured=0, duration_seconds=5.0)
+    stalled = {int(at) for at in np.flatnonzero(stalls)}
+
+    def lasts(i: int) -> float:
+        at = AT + 2.0 * i / 5.0
+        return 5.2 if stalled & {round(at), round(at) + 1} else 2.2
+
+    w.clients("during", structured=0, duration_seconds=lasts)
     for at in np.flatnonzero(stalls):
         for i in range(3):
             w.rows.append({"ts": START + 5.0 * at - 4.0 + i, "session": f"s{at}-{i}", "structured": 1,
