@@ -50,8 +50,8 @@ class Machine:
     """The cost model of one model on its GPUs, in seconds. A step of p prompt tokens at contexts c and b
     decoding sequences of total context C takes
 
-        overhead + p·prefill_token + Σ(pairs attended)·prefill_pair + decode_base·[b > 0]
-        + b·decode_sequence + C·decode_context
+        overhead + prefill_base·[p > 0] + p·prefill_token + Σ(pairs attended)·prefill_pair
+        + decode_base·[b > 0] + b·decode_sequence + C·decode_context
     """
 
     name: str = "llama-3.1-8b"
@@ -63,6 +63,7 @@ class Machine:
     decode_context_seconds: float = 6e-8
     kv_bytes_per_token: float = 131_072.0
     full_watts_share: float = 0.85
+    prefill_base_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +237,8 @@ class ScriptedCall:
     """One request that is given, not drawn: sent at ``time`` whatever happened before (a replayed recording,
     a worked example). ``prompt_tokens`` is the whole prompt: the shared head ``head`` of ``head_tokens``, then
     ``history_tokens`` that the session's earlier calls had, then what is new. ``leave_seconds``: after which the
-    client goes (0: it stays), and the engine notices if ``leave_seen``."""
+    client goes (0: it stays), and the engine notices if ``leave_seen``. ``think_seconds``: sent so long after the
+    session's call before it has ended, and not at ``time`` (negative: at ``time``, whatever came before)."""
 
     time: float
     prompt_tokens: int
@@ -250,6 +252,7 @@ class ScriptedCall:
     priority: int = 0
     leave_seconds: float = 0.0
     leave_seen: bool = True
+    think_seconds: float = -1.0
 
 
 @dataclass(frozen=True, slots=True)

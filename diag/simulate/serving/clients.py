@@ -199,8 +199,12 @@ class Script(Owner):
         self._calls = calls
         self._sessions: dict[str, Session] = {}
         self._numbers: Iterator[int] = iter(range(-2, -len(script) - 3, -1))
+        self._next: dict[str, deque[ScriptedCall]] = {}
         for given in script:
-            loop.at(given.time, self._send, given)
+            if given.think_seconds < 0:
+                loop.at(given.time, self._send, given)
+            else:
+                self._next.setdefault(given.session, deque()).append(given)
 
     def _send(self, given: ScriptedCall) -> None:
         question = next(self._numbers)
@@ -218,3 +222,10 @@ class Script(Owner):
         if given.leave_seconds > 0:
             self._loop.at(self._loop.now + given.leave_seconds, self._gateway.leave, ask)
         self._gateway.send(ask)
+
+    def over(self, ask: Ask) -> None:
+        """``ask`` is closed: its session's next call follows if it was to wait for that."""
+        following = self._next.get(ask.session.name)
+        if following:
+            given = following.popleft()
+            self._loop.at(self._loop.now + given.think_seconds, self._send, given)

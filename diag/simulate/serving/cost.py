@@ -44,8 +44,8 @@ class StepCost:
     """Step times of one replica under its present settings and pace."""
 
     __slots__ = (
-        "_base", "_captured", "_context", "_draft", "_eager_factor", "_machine", "_overhead", "_pair", "_sequence",
-        "_token", "pace",
+        "_base", "_captured", "_context", "_draft", "_eager_factor", "_machine", "_overhead", "_pair",
+        "_prefill_base", "_sequence", "_token", "pace",
     )  # fmt: skip
 
     def __init__(self, machine: Machine, settings: Settings) -> None:
@@ -63,6 +63,7 @@ class StepCost:
         self._base = machine.decode_base_seconds * decode
         self._sequence = machine.decode_sequence_seconds * decode
         self._context = machine.decode_context_seconds * decode
+        self._prefill_base = machine.prefill_base_seconds * pace.prefill
         self._token = machine.prefill_token_seconds * pace.prefill
         self._pair = machine.prefill_pair_seconds * pace.prefill
 
@@ -72,7 +73,7 @@ class StepCost:
         token of context makes it longer."""
         gpu, slope, idle = self._overhead, 0.0, 0.0
         if tokens:
-            gpu += tokens * self._token + pairs * self._pair
+            gpu += self._prefill_base + tokens * self._token + pairs * self._pair
         if batch:
             slope = self._context
             decode = self._base + batch * self._sequence + context * slope
