@@ -1,7 +1,7 @@
 """What goes into the next step: decoding first, then prefill within the token budget, then who waits.
 
-After vLLM V1's scheduler (its v1/core/sched/scheduler.py): running work before waiting work, a preemption when
-the next step lacks blocks, and no admission in a step that preempted.
+After vLLM V1's scheduler (its v1/core/sched/scheduler.py): running work before waiting work, a preemption
+when the next step lacks blocks, and no admission in a step that preempted.
 """
 
 from __future__ import annotations
@@ -18,17 +18,21 @@ __all__ = ["Admission", "Outside"]
 
 
 class Outside:
-    """What acts on a scheduler from outside. ``held_slots``: sequence slots held by requests that never
-    run; ``grammar_seconds``: a step stalls for each structured request that begins."""
+    """What acts on a scheduler from outside. ``shares``: other replicas can be asked for KV;
+    ``held_slots``: sequence slots held by requests that never run; ``grammar_seconds``: a step stalls for
+    each structured request that begins."""
 
     __slots__ = ("grammar_seconds", "held_slots")
+
+    shares = False
 
     def __init__(self) -> None:
         self.held_slots = 0
         self.grammar_seconds = 0.0
 
     def offer(self, sequence: Sequence, cached: int) -> int:
-        """Tokens that another replica could send beyond ``cached`` ones; 0: it is asked in vain; -1: nobody to ask."""
+        """Tokens that another replica could send beyond ``cached`` ones; 0: it is asked in vain; -1:
+        nobody to ask."""
         del sequence, cached
         return -1
 
@@ -65,16 +69,11 @@ class Admission:
 
     @property
     def waiting(self) -> int:
-        """Sequences that could be admitted if there were room."""
+        """Sequences that wait for room."""
         return self.queue.count + len(self.ready)
 
     @property
-    def capacity_waiting(self) -> int:
-        """Waiting for room."""
-        return self.queue.count + len(self.ready)
-
-    @property
-    def deferred_waiting(self) -> int:
+    def deferred(self) -> int:
         """Waiting for something else: an adapter's slot, KV from elsewhere, or for ever."""
         return len(self.parked) + len(self.fetching) + self.outside.held_slots
 
@@ -208,7 +207,9 @@ class Admission:
         if self.prefilling:
             budget, again = self._continue_prefills(chunks, budget, now)
             preempted = preempted or again
-        if not preempted and (self.queue.count or self.ready):
+        # A batch that had to go altogether may come back at once.
+        empty = not chunks and not self.decoders.count
+        if (empty or not preempted) and (self.queue.count or self.ready):
             self._admit(chunks, budget, now)
         return chunks, self._added
 
@@ -309,7 +310,7 @@ class Admission:
             sequence = self.ready[0] if fetched else self.queue.peek()
             if sequence is None:
                 return
-            if self._lacks_adapter(sequence):
+            if not fetched and self._lacks_adapter(sequence):
                 self.parked.append(self.queue.pop())
                 continue
             if sequence.swapped:
@@ -357,9 +358,9 @@ class Admission:
         return True
 
     def _look_around(self, sequence: Sequence) -> bool | None:
-        """Whether ``sequence`` now waits for KV from elsewhere; False: it would, but there is no room; None: no
-        need."""
-        if sequence.asked or sequence.generated:
+        """Whether ``sequence`` now waits for KV from elsewhere; False: it would, but there is no room;
+        None: no need."""
+        if sequence.asked or sequence.generated or not self.outside.shares:
             return None
         match = self.prefixes.match(sequence)
         cached = sum(match) * self._block
@@ -388,7 +389,8 @@ class Admission:
             self._tally.hits_tokens += sequence.computed
 
     def _enter(self, sequence: Sequence, budget: int, shared: bool, now: float) -> int:
-        """Admit ``sequence`` if its blocks are there; the tokens it prefills in this step, 0: it has to wait."""
+        """Admit ``sequence`` if its blocks are there; the tokens it prefills in this step, 0: it has to
+        wait."""
         held = bool(self.ready) and self.ready[0] is sequence
         match = (0, 0) if held else self.prefixes.match(sequence)
         if not held:

@@ -14,8 +14,8 @@ __all__ = ["Ask", "Session"]
 
 
 class Session:
-    """A conversation. ``first``: its place in its client's draws; ``history``: tokens said so far; ``epoch``: grows
-    when the start of that is trimmed away; ``home``: the server that had it last."""
+    """A conversation. ``first``: its place in its client's draws; ``history``: tokens said so far;
+    ``epoch``: grows when the start of that is trimmed away; ``home``: the server that had it last."""
 
     __slots__ = ("epoch", "first", "history", "home", "name", "tries", "turn", "turns")
 
@@ -35,8 +35,8 @@ class Ask:
     the gateway's pool; ``sent``: its client let it go; ``owner``: whom to tell that it is over."""
 
     __slots__ = (
-        "answer_tokens", "call", "closed", "cut", "gateway_tries", "head_key", "leave_seen", "owner", "pooled", "priority",
-        "question", "sent", "sequence", "server", "session", "session_key",
+        "answer_tokens", "call", "closed", "cut", "gateway_tries", "head_key", "leave_seen", "owner",
+        "pooled", "priority", "question", "sent", "sequence", "server", "session", "session_key",
     )  # fmt: skip
 
     def __init__(self, call: Call, session: Session, answer_tokens: int, question: int) -> None:

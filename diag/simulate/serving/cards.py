@@ -17,14 +17,14 @@ _SUBSTEP_SECONDS = 0.5
 _SPIN_WORK = 0.25  # of a full load's power that a kernel draws which only waits
 _ROWS = (
     "utilization_ratio", "clock_ratio", "power_watts", "celsius", "thermal_seconds", "power_cap_seconds",
-    "brake_seconds", "foreign_sm_ratio", "foreign_memory_bytes", "power_limit_watts", "link_ratio", "link_errors",
-    "energy_joules",
+    "brake_seconds", "foreign_sm_ratio", "foreign_memory_bytes", "power_limit_watts", "link_ratio",
+    "link_errors", "energy_joules",
 )  # fmt: skip
 
 
 class RunningCard:
-    """One card under what acts on it. ``engine``: name of the replica on it, "" for none. ``share``: of its power
-    limit that the model draws at full load."""
+    """One card under what acts on it. ``engine``: name of the replica on it, "" for none. ``share``: of
+    its power limit that the model draws at full load."""
 
     def __init__(self, host: str, index: int, engine: str, gpu: Gpu, share: float, start: float) -> None:
         self.engine = engine
@@ -78,8 +78,8 @@ class RunningCard:
         """Write what a scrape finds now, in the order of ``_ROWS``."""
         state = self._state
         self._rows.append((
-            self._utilization, self.clock_ratio, state.watts(self._work), state.celsius, state.thermal_seconds,
-            state.power_cap_seconds, state.brake_seconds, self.foreign_ratio, self._memory(now),
+            self._utilization, self.clock_ratio, state.watts(self._work), state.celsius,
+            state.thermal_seconds, state.power_cap_seconds, state.brake_seconds, self.foreign_ratio, self._memory(now),
             self._card.limit_watts * self._limit(now), self.link_ratio, self._error_count, state.joules,
         ))  # fmt: skip
 

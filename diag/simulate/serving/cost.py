@@ -14,9 +14,9 @@ _EAGER_BUSY_RATIO = 0.4
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How fast a replica is at the moment. ``prefill``, ``decode``: multiples of the machine's time on the GPU;
-    ``eager``: no batch runs with CUDA graphs; ``stretch``: multiple of the whole step while the GPU waits;
-    ``added_seconds``: to every step, off the GPU."""
+    """How fast a replica is at the moment. ``prefill``, ``decode``: multiples of the machine's time on
+    the GPU; ``eager``: no batch runs with CUDA graphs; ``stretch``: multiple of the whole step while the
+    GPU waits; ``added_seconds``: to every step, off the GPU."""
 
     prefill: float = 1.0
     decode: float = 1.0
@@ -68,9 +68,9 @@ class StepCost:
         self._pair = machine.prefill_pair_seconds * pace.prefill
 
     def step(self, tokens: int, pairs: float, batch: int, context: int) -> tuple[float, float, float]:
-        """A step of ``tokens`` prompt tokens that attend ``pairs`` pairs, and ``batch`` decoding sequences with
-        ``context`` tokens in all: its seconds, those in which the GPU works, and by how much each further
-        token of context makes it longer."""
+        """A step of ``tokens`` prompt tokens that attend ``pairs`` pairs, and ``batch`` decoding
+        sequences with ``context`` tokens in all: its seconds, those in which the GPU works, and by how
+        much each further token of context makes it longer."""
         gpu, slope, idle = self._overhead, 0.0, 0.0
         if tokens:
             gpu += self._prefill_base + tokens * self._token + pairs * self._pair

@@ -16,8 +16,8 @@ __all__ = ["Decoders"]
 
 
 class Decoders:
-    """``clock``: tokens given since the start; ``context``: sum over sequences, tokens; ``fraction``: of a token
-    left over (with speculative decoding a step gives ``rate`` tokens on average)."""
+    """``clock``: tokens given since the start; ``context``: sum over sequences, tokens; ``fraction``: of
+    a token left over (with speculative decoding a step gives ``rate`` tokens on average)."""
 
     __slots__ = ("_block", "_ends", "_joined", "_residues", "clock", "context", "count", "fraction", "rate")
 
@@ -37,7 +37,7 @@ class Decoders:
         sequence.phase = Phase.DECODE
         sequence.base = context - self.clock
         sequence.finish_at = self.clock + sequence.left_tokens
-        self._residues[sequence.base % self._block] += 1
+        self._residues[-sequence.base % self._block] += 1
         self.context += context
         self.count += 1
         self._joined += 1
@@ -51,7 +51,7 @@ class Decoders:
             sequence.answer_tokens - (sequence.finish_at - self.clock), sequence.answer_tokens
         )
         sequence.phase = phase
-        self._residues[sequence.base % self._block] -= 1
+        self._residues[-sequence.base % self._block] -= 1
         self.context -= context
         self.count -= 1
         return context
@@ -71,14 +71,19 @@ class Decoders:
     def growth(self, tokens: int) -> int:
         """Blocks that ``tokens`` more tokens each would need."""
         full, rest = divmod(tokens, self._block)
-        blocks, residues, size, clock = full * self.count, self._residues, self._block, self.clock
-        for ahead in range(rest):
-            blocks += residues[-(clock + ahead) % size]
+        blocks = full * self.count
+        if rest:
+            # A sequence enters a new block when the clock comes to its residue.
+            first = self.clock % self._block
+            blocks += sum(self._residues[first : first + rest])
+            if first + rest > self._block:
+                blocks += sum(self._residues[: first + rest - self._block])
         return blocks
 
     def steps_within(self, blocks: int, most: int) -> int:
         """How many of ``most`` steps ``blocks`` blocks are enough for; at least 1."""
-        if self.growth(self.tokens_in(most)) <= blocks:
+        tokens = self.tokens_in(most)
+        if self.count * (tokens // self._block + 1) <= blocks or self.growth(tokens) <= blocks:
             return most
         low, high = 1, most
         while high - low > 1:

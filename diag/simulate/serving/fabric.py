@@ -46,6 +46,8 @@ class Member(Outside):
 
     __slots__ = ("_exchange", "_peer", "server")
 
+    shares = True
+
     def __init__(self, exchange: Exchange, server: Server) -> None:
         super().__init__()
         self._exchange = exchange

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from binascii import crc32
 from bisect import bisect_right
 from collections import deque
+from hashlib import blake2b
 from math import isnan, nan
 
 import numpy as np
@@ -21,6 +21,11 @@ __all__ = ["RunningGateway"]
 
 _NOTICE_SECONDS = 1.0  # until a health check finds a dead replica
 _REFUSED_SECONDS = 0.002
+
+
+def _mark(session: str, server: str) -> bytes:
+    """Rendezvous hashing: a session stays where its mark is highest, whoever else comes or goes."""
+    return blake2b(f"{session}|{server}".encode(), digest_size=8).digest()
 
 
 class RunningGateway:
@@ -124,7 +129,7 @@ class RunningGateway:
             return up[start]
         if balancing is Balancing.STICKY:
             name = ask.session.name
-            return max(up, key=lambda server: crc32(f"{name}|{server.name}".encode()))
+            return max(up, key=lambda server: _mark(name, server.name))
         turned = up[start:] + up[:start]
         if balancing is Balancing.LEAST_LOADED:
             return min(turned, key=lambda server: server.in_flight)
@@ -139,17 +144,11 @@ class RunningGateway:
 
     # How it ends
 
-    def on_end(self, sequence: Sequence) -> None:
-        """An engine has the whole answer, now."""
-        server = self._server_of(sequence)
-        ask = server.forget(sequence)
-        server.replica.tally.http_2xx += 1
+    def finished(self, server: Server, ask: Ask | None, sequence: Sequence) -> None:
+        """``server`` has the whole answer of ``sequence``, now; ``ask``: whose that is."""
         if ask is not None and not ask.closed:
             back = server.running_host.crossing_seconds(self.loop.now, 4.0 + sequence.answer_tokens)
             self._close(ask, "ok", 200, self.loop.now + back)
-
-    def _server_of(self, sequence: Sequence) -> Server:
-        return next(server for server in self.servers if server.name == sequence.call.replica)
 
     def lose(self, asks: list[Ask]) -> None:
         """The process that had ``asks`` died, now."""
@@ -165,6 +164,7 @@ class RunningGateway:
         if ask.gateway_tries < self.plan.retries and isnan(call.first_token):
             ask.gateway_tries += 1
             call.arrived = call.queued = call.scheduled = nan
+            call.cached_tokens = 0
             self._let_go(ask)
             self._forward(ask, server)
             return

@@ -25,9 +25,9 @@ _BACKEND_BYTES = 2.5e9
 _FAR_RATIO = 0.25  # at most: of a step, when every access is remote
 _RETRANSMIT_SECONDS = 0.2
 _ROWS = (
-    "cpu_busy_ratio", "cpu_throttled_ratio", "load", "cpu_pressure_ratio", "memory_available_bytes", "swap_bytes",
-    "major_faults", "oom_kills", "backend_resident_bytes", "far_ratio", "retransmits", "segments", "drops",
-    "fabric_errors", "fabric_downs",
+    "cpu_busy_ratio", "cpu_throttled_ratio", "load", "cpu_pressure_ratio", "memory_available_bytes",
+    "swap_bytes", "major_faults", "oom_kills", "backend_resident_bytes", "far_ratio", "retransmits",
+    "segments", "drops", "fabric_errors", "fabric_downs",
 )  # fmt: skip
 
 

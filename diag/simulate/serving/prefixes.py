@@ -74,8 +74,8 @@ class Prefixes:
         sequence.head_chain.blocks = sequence.head_blocks = now
 
     def release(self, sequence: Sequence, allocated: int, computed: int) -> None:
-        """``sequence`` goes with blocks for ``allocated`` tokens of which ``computed`` hold KV: full blocks stay for
-        its session's next turn, the rest is free."""
+        """``sequence`` goes with blocks for ``allocated`` tokens of which ``computed`` hold KV: full
+        blocks stay for its session's next turn, the rest is free."""
         block = self._block
         private = -(-allocated // block) - sequence.head_blocks - sequence.session_blocks
         if self.enabled and sequence.session_key:

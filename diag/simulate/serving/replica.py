@@ -28,9 +28,9 @@ class Listener(Protocol):
 
 
 class Flight:
-    """``steps`` steps under way, the first of ``seconds`` from ``start`` on, each next one ``slope`` longer.
-    ``gpu_seconds``: of the first in which the GPU works; ``chunks``: what it prefills; ``decodes``: whether the
-    batch advances; ``blocked_seconds``: of a hang or a pause within the first."""
+    """``steps`` steps under way, the first of ``seconds`` from ``start`` on, each next one ``slope``
+    longer. ``gpu_seconds``: of the first in which the GPU works; ``chunks``: what it prefills;
+    ``decodes``: whether the batch advances; ``blocked_seconds``: of a hang or a pause within the first."""
 
     __slots__ = ("blocked_seconds", "chunks", "decodes", "gpu_seconds", "seconds", "slope", "start", "steps")
 
@@ -92,13 +92,15 @@ class Replica:
 
     def start(self, settings: Settings) -> None:
         """A fresh process with ``settings``: nothing queued, nothing cached."""
+        evicted = self.tally.evicted_blocks
         self.settings = settings
         self.work = Admission(settings, self.machine, self.tally)
+        self.work.pool.evicted = evicted
         self.cost = StepCost(self.machine, settings)
         self.cost.adopt(self._pace)
         self.flight: Flight | None = None
         self.blocked_until = -1e18
-        self.spinning = False
+        self._spins = False
         self._version += 1
         self._last_tokens = self.loop.now
         self._late: list[tuple[int, float]] = []
@@ -136,6 +138,11 @@ class Replica:
         if self.flight is None:
             self._begin()
 
+    @property
+    def spinning(self) -> bool:
+        """Whether its GPU looks busy for nothing."""
+        return self._spins and self.loop.now < self.blocked_until
+
     def given_tokens(self, sequence: Sequence) -> int:
         """Answer tokens of ``sequence`` so far."""
         self._commit(self.loop.now)
@@ -147,7 +154,7 @@ class Replica:
         """No step ends for ``seconds`` from now on; ``spins``: its GPU looks busy meanwhile."""
         now = self.loop.now
         self.blocked_until = max(self.blocked_until, now + seconds)
-        self.spinning = spins
+        self._spins = spins
         if self.flight is not None:
             self._commit(now)
             self.flight.seconds += seconds
@@ -180,6 +187,7 @@ class Replica:
     def lose_all(self) -> list[Sequence]:
         """The process dies: everything inside is gone."""
         self._commit(self.loop.now)
+        self.tally.evicted_blocks = self.work.pool.evicted
         lost = self.work.everybody()
         for sequence in lost:
             sequence.phase = Phase.GONE
@@ -201,8 +209,10 @@ class Replica:
     def scrape(self) -> None:
         """Write what a scrape finds now."""
         self._commit(self.loop.now)
+        running, capacity, deferred, used = self._published
+        ratio = used / max(self.work.pool.size, 1)
         self.tally.evicted_blocks = self.work.pool.evicted
-        self.tally.scrape((*self._published, self.resident_bytes))
+        self.tally.scrape((running, capacity + deferred, capacity, deferred, ratio, self.resident_bytes))
 
     # Steps
 
@@ -241,7 +251,6 @@ class Replica:
 
     def _wake(self, version: int) -> None:
         if version == self._version and self.flight is None:
-            self.spinning = False
             self._begin()
 
     def _arm(self) -> None:
@@ -313,8 +322,6 @@ class Replica:
         now = self.loop.now
         self._book(flight, flight.steps)
         self.flight = None
-        if now >= self.blocked_until:
-            self.spinning = False
         if flight.decodes:
             for sequence in self.work.finished():
                 self._finish(sequence)
@@ -364,7 +371,8 @@ class Replica:
         """A whole answer."""
         now, tally, call = self.loop.now, self.tally, sequence.call
         call.ended = now
-        call.output_tokens = sequence.answer_tokens
+        if sequence.watched:
+            call.output_tokens = sequence.answer_tokens
         if sequence.cut:
             tally.finished_length += 1
         else:
@@ -382,12 +390,4 @@ class Replica:
     def _publish(self) -> None:
         """What the gauges say until the next step ends."""
         work = self.work
-        capacity, deferred = work.capacity_waiting, work.deferred_waiting
-        used = work.pool.used / max(work.pool.size, 1)
-        self._published = (
-            float(len(work.running)),
-            float(capacity + deferred),
-            float(capacity),
-            float(deferred),
-            used,
-        )
+        self._published = len(work.running), work.waiting, work.deferred, work.pool.used

@@ -22,19 +22,19 @@ class Phase(IntEnum):
 
 
 class Sequence:
-    """One try of one request at one replica. ``question``: equal for tries of the same prompt; ``head_key`` and
-    ``session_key``: of its chains, "" for none; ``known_tokens``: prompt tokens that the session's earlier turns
-    wrote (head included); ``answer_tokens``: what it will generate, ``cut`` short by a limit or not; ``computed``:
-    tokens whose KV is there, while it prefills, and ``allocated``: those that have blocks; ``target``: tokens to
-    compute before the next token comes; ``base``: its context minus the decoders' clock, while it decodes;
-    ``stamp``: of its latest joining;
-    ``asked``: other replicas were asked for its prefix; ``watched``: somebody still waits for the answer."""
+    """One try of one request at one replica. ``question``: equal for tries of the same prompt;
+    ``head_key`` and ``session_key``: of its chains, "" for none; ``known_tokens``: prompt tokens that the
+    session's earlier turns wrote (head included); ``answer_tokens``: what it will generate, ``cut`` short
+    by a limit or not; ``computed``: tokens whose KV is there, while it prefills, and ``allocated``: those
+    that have blocks; ``target``: tokens to compute before the next token comes; ``base``: its context
+    minus the decoders' clock, while it decodes; ``stamp``: of its latest joining; ``asked``: other
+    replicas were asked for its prefix; ``watched``: somebody still waits for the answer."""
 
     __slots__ = (
-        "adapter", "allocated", "answer_tokens", "asked", "base", "cached", "call", "computed", "cut", "external", "finish_at",
-        "generated", "head_blocks", "head_chain", "head_key", "head_tokens", "known_tokens", "last_token", "order",
-        "phase", "priority", "prompt", "question", "session_blocks", "session_chain", "session_key", "stamp",
-        "swapped", "target", "tenant", "watched",
+        "adapter", "allocated", "answer_tokens", "asked", "base", "cached", "call", "computed", "cut",
+        "external", "finish_at", "generated", "head_blocks", "head_chain", "head_key", "head_tokens",
+        "known_tokens", "last_token", "order", "phase", "priority", "prompt", "question", "session_blocks",
+        "session_chain", "session_key", "stamp", "swapped", "target", "tenant", "watched",
     )  # fmt: skip
 
     def __init__(self, call: Call, answer_tokens: int, question: int) -> None:

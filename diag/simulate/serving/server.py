@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from diag.simulate import plan as plans
@@ -13,7 +15,7 @@ from diag.simulate.serving.cost import Pace
 from diag.simulate.serving.hosts import RunningHost
 from diag.simulate.serving.loop import Loop
 from diag.simulate.serving.reading import integrate, reader
-from diag.simulate.serving.replica import Listener, Replica
+from diag.simulate.serving.replica import Replica
 from diag.simulate.serving.sequences import Phase, Sequence
 
 __all__ = ["Server"]
@@ -29,11 +31,12 @@ _RESIDENT_BYTES = 9e9
 
 
 class Server:
-    """One engine as the gateway knows it. ``down``: its process is not there; ``down_since``: seconds."""
+    """One engine as the gateway knows it. ``tell``: of each whole answer; ``down``: its process is not
+    there; ``down_since``: seconds."""
 
     def __init__(
-        self, plan: plans.Replica, loop: Loop, listener: Listener, host: RunningHost, cards: list[RunningCard],
-        rng: np.random.Generator, *, single: bool = False,
+        self, plan: plans.Replica, loop: Loop, tell: Callable[[Server, Ask | None, Sequence], None],
+        host: RunningHost, cards: list[RunningCard], rng: np.random.Generator, *, single: bool = False,
     ) -> None:  # fmt: skip
         self.name = plan.name
         self.host = plan.host
@@ -41,13 +44,14 @@ class Server:
         self.loop = loop
         self.running_host = host
         self.cards = cards
-        self.replica = Replica(plan.name, plan.machine, plan.settings, loop, listener, single=single)
+        self.replica = Replica(plan.name, plan.machine, plan.settings, loop, self, single=single)
         self.outside = Outside()
         self.asks: dict[Sequence, Ask] = {}
         self.in_flight = 0
         self.down = False
         self.down_since = np.inf
         self.link_ratio = 1.0
+        self._tell = tell
         self._rng = rng
         self._front_free = loop.now
         self._busy = 0.0
@@ -83,6 +87,11 @@ class Server:
         self.asks[sequence] = ask
         work = self._front(now) * float(self._rng.uniform(0.6, 1.4)) + call.prompt_tokens * _TOKENISE_SECONDS
         self.loop.at(self.occupy_front(work * self.running_host.burden.front_factor), self._queue, sequence)
+
+    def on_end(self, sequence: Sequence) -> None:
+        """The engine has the whole answer, now."""
+        self.replica.tally.http_2xx += 1
+        self._tell(self, self.forget(sequence), sequence)
 
     def occupy_front(self, seconds: float) -> float:
         """When the front, one after the other, has done ``seconds`` of work that comes now."""

@@ -82,7 +82,7 @@ class _Service:
     def _make_server(self, replica: Replica, single: bool, index: int) -> Server:
         cards = [self.cards[replica.host, gpu] for gpu in replica.gpus]
         host, dice = self.hosts[replica.host], self._dice(_FRONTS, index)
-        return Server(replica, self.loop, self.gateway, host, cards, dice, single=single)
+        return Server(replica, self.loop, self.gateway.finished, host, cards, dice, single=single)
 
     def run(self) -> Run:
         plan, loop = self.plan, self.loop
@@ -117,6 +117,8 @@ class _Service:
             server.hang(seconds)
 
     def _stop(self, server: Server, restart: Restart) -> None:
+        if server.down:
+            return
         now, up = self.loop.now, restart.time + restart.down_seconds
         self.restarts.append((server.name, now, up))
         self._write_stop(server, restart)
@@ -171,12 +173,13 @@ class _Service:
         for attempt in range(restart.attempts):
             text = "RuntimeError: Engine core initialization failed."
             if restart.reason == "bind":
-                text = f"OSError: [Errno 98] error while attempting to bind on address ('0.0.0.0', {port}): address already in use"
+                where = f"error while attempting to bind on address ('0.0.0.0', {port})"
+                text = f"OSError: [Errno 98] {where}: address already in use"
             self._say(now + each * (attempt + 0.6), server, text)
 
     def _observed(self) -> Run:
         by_name = {server.name: server for server in self.servers}
-        calls = []
+        calls: list[Call] = []
         for call in self.calls:
             if call.sent < 0.0:
                 continue

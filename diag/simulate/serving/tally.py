@@ -12,10 +12,11 @@ from diag.simulate.observed import HISTOGRAMS, Engine
 __all__ = ["COUNTERS", "GAUGES", "Histogram", "Tally"]
 
 COUNTERS = (
-    "prompt_tokens", "generation_tokens", "computed_tokens", "cached_tokens", "external_tokens", "queries_tokens",
-    "hits_tokens", "preemptions", "finished_stop", "finished_length", "finished_abort", "finished_error", "http_2xx",
-    "http_4xx", "http_5xx", "steps", "busy_seconds", "cpu_seconds", "draft_tokens", "accepted_tokens", "transfers",
-    "transfer_failures", "transfer_expired", "lookup_misses", "client_aborts", "prefilled_tokens", "evicted_blocks",
+    "prompt_tokens", "generation_tokens", "computed_tokens", "cached_tokens", "external_tokens",
+    "queries_tokens", "hits_tokens", "preemptions", "finished_stop", "finished_length", "finished_abort",
+    "finished_error", "http_2xx", "http_4xx", "http_5xx", "steps", "busy_seconds", "cpu_seconds",
+    "draft_tokens", "accepted_tokens", "transfers", "transfer_failures", "transfer_expired",
+    "lookup_misses", "client_aborts", "prefilled_tokens", "evicted_blocks",
 )  # fmt: skip
 GAUGES = ("running", "waiting", "waiting_capacity", "waiting_deferred", "kv_used_ratio", "resident_bytes")
 _read = attrgetter(*COUNTERS)
