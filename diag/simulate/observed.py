@@ -41,7 +41,9 @@ class Engine:
     counters: prompt_tokens, generation_tokens, computed_tokens, cached_tokens, external_tokens, queries_tokens,
     hits_tokens, preemptions, finished_stop, finished_length, finished_abort, finished_error, http_2xx, http_4xx,
     http_5xx, steps, busy_seconds (GPU), cpu_seconds, draft_tokens, accepted_tokens, transfers, transfer_failures,
-    transfer_expired, lookup_misses, client_aborts."""
+    transfer_expired, lookup_misses (of the one that asks and the one that is asked), client_aborts, prefilled_tokens
+    (every token that a step prefilled, after a preemption again), evicted_blocks. Of a prompt's tokens each is
+    counted once when its first token comes: prompt = computed + cached (this replica's) + external."""
 
     name: str
     gauges: dict[str, Floats] = field(default_factory=dict)
@@ -78,7 +80,9 @@ class Call:
     """One request as everybody saw it; NaN where it never came to it. Times are seconds since the window's
     start. ``sent``: when the client wanted it; ``reached``: at the gateway; ``arrived``: at the engine's API
     server; ``queued``: at the scheduler; ``scheduled``, ``first_token``, ``ended``: in the engine; ``answered``: first
-    token at the client; ``closed``: end at the client. ``status``: ok, error, aborted, or "" while open."""
+    token at the client; ``closed``: end at the client. ``status``: ok, error, aborted, or "" while open.
+    ``gateway_seconds``: held in the gateway before it was passed on; ``connect_seconds``: the gateway's to the engine.
+    ``cached_tokens``: from anywhere; ``output_tokens``: that the client got."""
 
     number: int
     tenant: str

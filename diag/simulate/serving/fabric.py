@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from diag.simulate.plan import Fabric
-from diag.simulate.serving.admission import Outside
 from diag.simulate.serving.loop import Loop
+from diag.simulate.serving.outside import Outside
 from diag.simulate.serving.reading import reader
 from diag.simulate.serving.sequences import Phase, Sequence
 from diag.simulate.serving.server import Server

@@ -8,12 +8,12 @@ import numpy as np
 
 from diag.simulate import plan as plans
 from diag.simulate.observed import Call
-from diag.simulate.serving.admission import Outside
 from diag.simulate.serving.asks import Ask
 from diag.simulate.serving.cards import RunningCard
 from diag.simulate.serving.cost import Pace
 from diag.simulate.serving.hosts import RunningHost
 from diag.simulate.serving.loop import Loop
+from diag.simulate.serving.outside import Outside
 from diag.simulate.serving.reading import integrate, reader
 from diag.simulate.serving.replica import Replica
 from diag.simulate.serving.sequences import Phase, Sequence
