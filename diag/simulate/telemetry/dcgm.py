@@ -8,6 +8,7 @@ from diag.model import Floats
 from diag.simulate.gpu import H200
 from diag.simulate.observed import Run
 from diag.simulate.telemetry.cards import NVLINKS, Reading, pci_of
+from diag.simulate.telemetry.engines import NAMESPACE, pod_of
 from diag.simulate.telemetry.page import Page, forever
 
 __all__ = ["dcgm_page"]
@@ -28,10 +29,19 @@ def dcgm_page(run: Run, host: str, readings: list[Reading]) -> Page:
             "pci_bus_id": pci_of(reading.card.index),
             "device": f"nvidia{index}",
             "modelName": f"{H200.model} (simulated)",
+            **_pod(run, reading.card.engine),
         }
         _sensors(page, reading, labels)
         _troubles(page, reading, labels)
     return page
+
+
+def _pod(run: Run, engine: str) -> dict[str, str]:
+    """Kubernetes tells dcgm-exporter which pod has the card."""
+    for replica in run.plan.replicas:
+        if replica.name == engine:
+            return {"container": "engine", "namespace": NAMESPACE, "pod": pod_of(replica)}
+    return {}
 
 
 def _sensors(page: Page, reading: Reading, labels: dict[str, str]) -> None:

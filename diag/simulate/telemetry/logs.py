@@ -25,6 +25,9 @@ __all__ = ["engine_logs", "kernel_logs"]
 
 _STATUS_SECONDS = 60.0
 _HIT_SPAN_SECONDS = 600.0
+_READY = "startup complete"  # each start tells of it by itself
+_TAKEN = "[Errno 98]"
+_BINDS_AFTER_SECONDS = 4.0
 _Line = tuple[float, str]
 
 
@@ -46,8 +49,14 @@ def _engine_lines(run: Run, replica: Replica, engine: Engine) -> Iterator[_Line]
     start = sglang_start if run.plan.shown.engine == "sglang" else vllm_start
     for life in lives:
         yield from start(replica, life)
-    yield from ((time, words) for time, name, words in run.log if name == replica.name)
-    yield from troubles_of(run, replica, engine, lives)
+    said = [(time, words) for time, name, words in run.log if name == replica.name and _READY not in words]
+    for time, words in (*said, *troubles_of(run, replica, engine, lives)):
+        yield time, words
+        if _TAKEN in words:  # each start that fails has begun like any other
+            began = time - _BINDS_AFTER_SECONDS
+            settings = next((life.settings for life in lives if time < life.since), lives[-1].settings)
+            begun = start(replica, Life(began, time, time, settings))
+            yield from (line for line in begun if line[0] == began)
     status = _sglang_status if run.plan.shown.engine == "sglang" else _vllm_status
     yield from status(run, engine, lives)
 

@@ -10,7 +10,6 @@ from diag.model import Floats
 from diag.simulate.observed import Engine, Run
 from diag.simulate.plan import Replica, Restart
 from diag.simulate.telemetry.lives import Life
-from diag.simulate.telemetry.startup import vllm_start
 
 __all__ = ["troubles_of"]
 
@@ -53,7 +52,6 @@ def _ending(replica: Replica, life: Life, up: float, seconds: float) -> Iterator
     port = replica.name.rpartition(":")[2]
     for attempt in range(attempts):
         time = down + (until - down) * (attempt + 0.5) / (attempts + 0.5)
-        yield from list(vllm_start(replica, Life(time - 4.0, time, time, life.settings)))[:2]
         yield time, f"ERROR [entry.py:140] OSError: [Errno 98] Address already in use: ('0.0.0.0', {port})"
 
 
