@@ -29,7 +29,7 @@ class Floor:
     ``early``/``late``: the floor in the first and the last quarter of the window, 0 … 1; ``unaccounted``:
     how much of ``late`` the requests that ran then do not explain at the rate of the first quarter;
     ``rising``: share of steps from block to block that do not go down; ``onset``: when it left its early
-    level; ``idle``: use while nothing ran or waited (the median of the last such points, the last of them
+    level; ``idle``: use while nothing ran (the median of the last such points, the last of them
     at ``idle_at``), None where it never was idle; ``before_restart``: use just before the process that is
     judged began, None where it began before the window."""
 
@@ -157,13 +157,13 @@ def _judged(instance: str, use: Floats, work: Floats, span: Window, blocks: int)
 def _idle(
     view: View, instance: str, usage: Series, running: Series, known: np.ndarray
 ) -> tuple[float | None, float | None]:
-    """Use while nothing ran or waited over a whole look-back (the gauge of use is a maximum over it), and
-    when that was last seen."""
+    """Use while nothing ran over a whole look-back (the gauge of use is a maximum over it), and when that was
+    last seen. Waiting requests hold no blocks, parked ones may: those points are left out."""
     most = same_instance(view.case, "running_requests_max", instance) or running
-    waiting = same_instance(view.case, "waiting_requests", instance)
+    parked = same_instance(view.case, "waiting_deferred_requests", instance)
     nobody = known & (np.nan_to_num(most.values, nan=1.0) <= 0)
-    if waiting is not None:
-        nobody &= np.nan_to_num(waiting.values) <= 0
+    if parked is not None:
+        nobody &= np.nan_to_num(parked.values) <= 0
     if most is running:
         nobody &= np.concatenate([[False], nobody[:-1]])
     points = usage.values[nobody]

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from diag.detectors.cues import degree_of
+from diag.detectors.standstill import standstills
 from diag.detectors.view import View
 from diag.errors import TooFewPoints
 from diag.model import Floats
@@ -19,6 +20,7 @@ from diag.stats.robust import theil_sen
 
 __all__ = ["Demand", "Dose", "demand_of", "dose_of", "matched_ratio", "slower"]
 
+_MUTE = 0.3
 _DEMAND: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("more requests", ("arrivals_per_second", "first_tokens_per_second")),
     ("longer prompts", ("request_prompt_tokens", "prompt_tokens_per_request_mean")),
@@ -94,7 +96,11 @@ def matched_ratio(requests: Requests, base: Flags, inc: Flags, values: Floats) -
 
 
 def slower(view: View) -> tuple[float, str] | None:
-    """How much longer the time between tokens became (ratio), and where that was seen."""
+    """How much longer the time between tokens became (ratio), and where that was seen; None where hardly any
+    token came: a silence has no pace."""
+    silent = sum(s.window.seconds for s in standstills(view)[:1])
+    if silent > _MUTE * view.spans.incident.seconds:
+        return None
     if view.workload is not None:
         r = view.workload.requests
         with np.errstate(invalid="ignore", divide="ignore"):

@@ -25,18 +25,22 @@ _LEAST_SECONDS = 45.0  # the longest prefill of one prompt that a service would 
 
 @dataclass(frozen=True, slots=True)
 class Standstill:
-    """``running``/``waiting``: medians over it. ``kv_usage``: the largest, 0 … 1; None when not known.
+    """``running``/``waiting``: medians over it; ``parked``: median of those deferred, None where the engine
+    does not tell them apart. ``kv_usage``: the largest in its second half, 0 … 1; None when not known.
     ``up_ratio``: share of scrapes that were answered; None without ``up``. ``frozen``: the page repeats
-    itself down to the CPU time of the process that serves it. ``ended``: tokens flow again before the
-    window ends."""
+    itself down to the CPU time of the process that serves it. ``gauges_move``: running, waiting or the pool
+    change while no token comes: an engine that publishes them still steps. ``ended``: tokens flow again
+    before the window ends."""
 
     instance: str
     window: Window
     running: float
     waiting: float
+    parked: float | None
     kv_usage: float | None
     up_ratio: float | None
     frozen: bool
+    gauges_move: bool
     ended: bool
 
 
@@ -94,17 +98,28 @@ def _told(view: View, running: Series, waiting: Series | None, run: tuple[int, i
     if window.seconds < max(_LEAST_SECONDS, view.spans.look_back_seconds + case.step_seconds):
         return None
     inside = slice(run[0], run[1] + 1)
-    usage, up = (same_instance(case, n, where) for n in ("kv_cache_usage_ratio", "target_up"))
+    late = slice((run[0] + run[1] + 1) // 2, run[1] + 1)
+    usage, up, parked = (
+        same_instance(case, n, where)
+        for n in ("kv_cache_usage_ratio", "target_up", "waiting_deferred_requests")
+    )
     stalls = case.page_stalls.get(where, ())
     frozen = any(s.start < window.end and s.end > first for s in stalls)
+    gauges = [s.values[late] for s in (running, waiting, usage) if s is not None]
     ended = last < case.window.end - 2 * case.step_seconds
     return Standstill(
         where, window, _middle(running.values[inside]),
         _middle(waiting.values[inside]) if waiting is not None else 0.0,
-        _most(usage.values[inside]) if usage is not None else None,
+        _middle(parked.values[late]) if parked is not None else None,
+        _most(usage.values[late]) if usage is not None else None,
         _mean(up.values[inside]) if up is not None else None,
-        frozen, ended,
+        frozen, any(_moves(values) for values in gauges), ended,
     )  # fmt: skip
+
+
+def _moves(values: Floats) -> bool:
+    known = values[np.isfinite(values)]
+    return len(known) >= 2 and float(np.ptp(known)) > 1e-6
 
 
 def _middle(values: Floats) -> float:

@@ -11,12 +11,13 @@ from collections.abc import Iterator
 import numpy as np
 
 from diag.detectors.cues import PRESENT, Explained, Reach, stated
+from diag.detectors.gpus import gpu_name
 from diag.detectors.places import series_here
 from diag.detectors.pool import pool_tokens
 from diag.detectors.standstill import Standstill, asked_of, held_up, seen_ratio, standstills
 from diag.detectors.view import View
 from diag.hypotheses.registry import Output
-from diag.model import Card, Mitigation, Window
+from diag.model import Card, Mitigation, Series, Window
 from diag.quantities import quantity
 
 CARD = Card(
@@ -89,22 +90,28 @@ def _none(view: View, silent: tuple[Standstill, ...]) -> Output:
 
 
 def _held(view: View, still: Standstill) -> Iterator[Output]:
-    """A batch that stands still can only be the engine's fault; a queue before an empty batch has other
-    reasons."""
-    if still.running >= 0.5:
-        yield stated(
-            "batch_stands",
-            "running_requests",
-            True,
-            f"{still.running:.0f} requests are in the batch, and do not advance",
+    """What holds the requests. Gauges are published by steps: if they move, the engine steps and finds nothing
+    that it may run, which is another cause unless what it holds is parked for something that never comes."""
+    if still.parked is not None and still.parked >= 1 and still.running < 0.5:
+        text = (
+            f"{still.parked:.0f} requests are parked for something other than capacity, and none comes back"
         )
-        return
+        yield stated("held", "waiting_deferred_requests", True, text, during=still.parked, unit="requests")
+    elif not still.gauges_move:
+        text = f"its gauges stand still at {still.running:.0f} running and {still.waiting:.0f} waiting: no step ends"
+        yield stated("held", "running_requests", True, text, degree=1.0 if still.running >= 0.5 else 0.7)
+    elif still.running < 0.5:
+        text = "its gauges move while nothing runs: it steps, and finds nothing that it can admit"
+        yield stated("held", "running_requests", False, text, degree=0.3 if still.parked is None else 0.0)
+    if still.running < 0.5 and still.kv_usage is not None:
+        full = still.kv_usage >= 0.9
+        text = f"the pool is {quantity(still.kv_usage, 'ratio')} full, with nothing running"
+        if full:
+            yield stated("room", "kv_cache_usage_ratio", False, text + ": there is no room to admit anything")
     longest, pool = _longest(view, still), pool_tokens(view, still.instance)
-    if longest is not None and pool is not None:
+    if longest is not None and pool is not None and longest > pool and still.running < 0.5:
         text = f"the longest prompt that waits has {quantity(longest, 'tokens')}, the pool {quantity(pool, 'tokens')}"
-        yield stated(
-            "fits", "kv_capacity_tokens", longest <= pool, text, degree=0.7 if longest <= pool else 0.0
-        )
+        yield stated("fits", "kv_capacity_tokens", False, text)
 
 
 def _longest(view: View, still: Standstill) -> float | None:
@@ -128,33 +135,35 @@ def _asked(view: View, still: Standstill) -> Iterator[Output]:
 
 
 def _cards(view: View, still: Standstill) -> Iterator[Output]:
-    """What the GPUs do in the silence, against before."""
-    busy, here = series_here(view, "gpu_utilization_ratio")
+    """What the GPUs do in the silence, against before: one that stopped or spins speaks for it wherever it is."""
+    found, here = series_here(view, "gpu_utilization_ratio")
     inside = Window(still.window.start + view.spans.look_back_seconds, still.window.end)
-    levels = [s.within(inside) for s in busy]
-    known = [float(np.nanmedian(v)) for v in levels if np.isfinite(v).any()]
-    if not known:
+    seen = [one for series in found if (one := _card(view, series, inside)) is not None]
+    if not seen:
         return
-    use = max(known)
-    if use < _IDLE:
-        text = f"the GPUs are idle ({quantity(use, 'ratio')}): the host does not launch anything"
-        yield here.judge(stated("cards", "gpu_utilization_ratio", True, text, during=use, unit="ratio"))
-        return
-    watts, usual = _watts(view, inside)
-    if watts is None or usual is None:
-        return
-    spins = use >= _SPINS and watts < 0.7 * usual
-    text = f"a GPU is {quantity(use, 'ratio')} busy at {quantity(watts, 'watts')} (before: {quantity(usual, 'watts')})"
-    words = ": it spins without working" if spins else ": it works"
-    yield here.judge(
-        stated("cards", "gpu_power_watts", spins, text + words, before=usual, during=watts, unit="watts")
-    )
+    stopped = [text for state, text in seen if state != "works"]
+    if stopped:
+        yield here.judge(stated("cards", "gpu_utilization_ratio", True, stopped[0]))
+    elif here.sure and len(seen) == 1:
+        yield stated("cards", "gpu_utilization_ratio", False, seen[0][1])
 
 
-def _watts(view: View, inside: Window) -> tuple[float | None, float | None]:
-    found, _ = series_here(view, "gpu_power_watts")
-    pairs = [(s.within(inside), s.within(view.spans.baseline)) for s in found]
-    pairs = [(a, b) for a, b in pairs if np.isfinite(a).any() and np.isfinite(b).any()]
-    if not pairs:
-        return None, None
-    return max(float(np.nanmedian(a)) for a, _ in pairs), max(float(np.nanquantile(b, 0.9)) for _, b in pairs)
+def _card(view: View, busy: Series, inside: Window) -> tuple[str, str] | None:
+    """Whether a card that was at work is idle, spins or works in the silence, and in words."""
+    before, now = (_median(busy, w) for w in (view.spans.baseline, inside))
+    if before is None or now is None or before < 3 * _IDLE:
+        return None
+    name = gpu_name(busy.labels)
+    if now < _IDLE:
+        return "idle", f"{name} is idle ({quantity(now, 'ratio')}; before: {quantity(before, 'ratio')})"
+    watts = [s for s in view.case.of("gpu_power_watts") if s.labels == busy.labels]
+    usual, drawn = (_median(watts[0], w) if watts else None for w in (view.spans.baseline, inside))
+    if now >= _SPINS and usual is not None and drawn is not None and drawn < 0.7 * usual:
+        numbers = f"{quantity(now, 'ratio')} busy at {quantity(drawn, 'watts')} (before: {quantity(usual, 'watts')})"
+        return "spins", f"{name} is {numbers}: it spins without working"
+    return "works", f"{name} works: {quantity(now, 'ratio')} busy (before: {quantity(before, 'ratio')})"
+
+
+def _median(series: Series, window: Window) -> float | None:
+    values = series.within(window)
+    return float(np.nanmedian(values)) if np.isfinite(values).any() else None

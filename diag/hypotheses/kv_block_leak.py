@@ -64,10 +64,16 @@ def examine(view: View) -> Iterator[Output]:
         yield stated("page_moves", "engine_cpu_ratio", False, f"the page of {worst.instance} stands still")
     yield from _reset(view, worst)
     demand = demand_of(view)
+    # Leaked blocks push cached ones out: that fewer tokens are cached is a consequence.
+    moved = [what for what in demand.moved if "cached" not in what]
     if demand.known >= 2:
-        text = f"demand rose: {', '.join(demand.moved)}" if demand.moved else "rate and lengths did not rise"
+        text = f"demand rose: {', '.join(moved)}" if moved else "rate and lengths did not rise"
         yield stated(
-            "demand_flat", "prompt_tokens_per_request_mean", not demand.moved, text, degree=1 - demand.degree
+            "demand_flat",
+            "prompt_tokens_per_request_mean",
+            not moved,
+            text,
+            degree=1 - demand.degree if moved else 1.0,
         )
     running = view.fleet.get("running_requests")
     if running is not None and not view.fleet["kv_cache_usage_ratio"].peak >= 0.95:
@@ -93,9 +99,7 @@ def _leaks(floor: Floor) -> bool:
 def _idle(view: View, floor: Floor) -> Iterator[Output]:
     if floor.idle is None:
         return
-    text = (
-        f"KV cache {quantity(floor.idle, 'ratio')} full with nothing running or waiting on {floor.instance}"
-    )
+    text = f"KV cache {quantity(floor.idle, 'ratio')} full with nothing running on {floor.instance}"
     late = floor.idle_at is not None and floor.idle_at >= view.spans.incident.start
     yield stated(
         "idle", "kv_cache_usage_ratio", floor.idle > _HELD, text, during=floor.idle, unit="ratio", onset=floor.onset,

@@ -11,11 +11,12 @@ import numpy as np
 
 from diag.detectors.cues import PRESENT, Explained, Reach, stated
 from diag.detectors.pool import number_of_fact, pool_tokens
-from diag.detectors.standstill import Standstill, held_up, same_instance, seen_ratio, standstills
+from diag.detectors.standstill import Standstill, held_up, seen_ratio, standstills
 from diag.detectors.view import View
 from diag.hypotheses.registry import Output
-from diag.model import Card, Mitigation, Window
+from diag.model import Card, Mitigation
 from diag.quantities import quantity
+from diag.records.cohorts import Flags, Requests
 
 CARD = Card(
     id="oversized_request",
@@ -64,7 +65,8 @@ def examine(view: View) -> Iterator[Output]:
         low = worst.kv_usage < 0.5
         text = f"KV cache at most {quantity(worst.kv_usage, 'ratio')} full meanwhile"
         yield stated("kv_low", "kv_cache_usage_ratio", low, text, during=worst.kv_usage, unit="ratio")
-    yield from _reason(view, worst)
+    yield _steps(worst)
+    yield from _reason(worst)
     pool = pool_tokens(view, worst.instance)
     yield from _lengths(view, worst, pool)
     yield from _possible(view, worst.instance)
@@ -83,44 +85,53 @@ def _none(view: View) -> Output:
     return stated("blocked", "waiting_requests", False, text, decisive=whole)
 
 
-def _reason(view: View, still: Standstill) -> Iterator[Output]:
+def _steps(still: Standstill) -> Output:
+    """Gauges are published by steps: a queue that is seen to grow is looked at by a living scheduler."""
+    text = "the queue is seen to grow" if still.gauges_move else "its gauges stand still"
+    text += ": the engine steps, and admits nobody" if still.gauges_move else ": no step ends, whatever waits"
+    return stated("steps", "waiting_requests", still.gauges_move, text)
+
+
+def _reason(still: Standstill) -> Iterator[Output]:
     """What the scheduler itself says that the waiting ones wait for (vLLM from 0.20)."""
-    inside = Window(still.window.start + view.spans.look_back_seconds, still.window.end)
-    told = [
-        same_instance(view.case, n, still.instance)
-        for n in ("waiting_for_capacity_requests", "waiting_deferred_requests")
-    ]
-    values = [s.within(inside) if s is not None else np.empty(0) for s in told]
-    if not all(np.isfinite(v).any() for v in values):
+    if still.parked is None:
         return
-    capacity, parked = (float(np.nanmedian(v)) for v in values)
-    text = f"{capacity:.0f} wait for capacity, {parked:.0f} for something else"
-    yield stated(
-        "reason", "waiting_for_capacity_requests", capacity > parked, text, during=capacity, unit="requests"
-    )
+    text = f"{still.waiting - still.parked:.0f} wait for capacity, {still.parked:.0f} for something else"
+    yield stated("reason", "waiting_for_capacity_requests", still.parked < 0.5, text)
 
 
 def _lengths(view: View, still: Standstill, pool: float | None) -> Iterator[Output]:
-    if view.workload is None or pool is None:
+    if view.workload is None:
         return
     requests = view.workload.requests
-    there = held_up(requests, still) & np.isfinite(requests.prompt)
-    if not there.any():
-        return
-    longest = int(np.argmax(np.where(there, requests.prompt, -1.0)))
-    tokens = float(requests.prompt[longest])
-    text = f"the longest prompt that waits has {quantity(tokens, 'tokens')}, the whole pool {quantity(pool, 'tokens')}"
-    yield stated(
-        "too_long", "kv_capacity_tokens", tokens > pool, text, before=pool, during=tokens, unit="tokens"
-    )
-    left = float(requests.ts[longest] + requests.duration[longest])
-    if tokens > pool and still.ended and np.isfinite(left):
-        slack = view.spans.look_back_seconds + 2 * view.case.step_seconds
-        true = abs(left - still.window.end) <= slack
-        text = (
-            "service resumed when its client left" if true else "service did not resume when its client left"
+    there = held_up(requests, still)
+    known = there & np.isfinite(requests.prompt)
+    tokens = float(np.max(requests.prompt[known])) if known.any() else 0.0
+    # Usage comes with the end of an answer: of those still waiting the lengths are seldom known.
+    if pool is not None and (tokens > pool or (there.any() and (there == known).all())):
+        text = f"the longest prompt that waits has {quantity(tokens, 'tokens')}, the whole pool {quantity(pool, 'tokens')}"
+        yield stated(
+            "too_long", "kv_capacity_tokens", tokens > pool, text, before=pool, during=tokens, unit="tokens"
         )
-        yield stated("released", "first_tokens_per_second", true, text)
+    yield from _released(view, requests, still, there)
+
+
+def _released(view: View, requests: Requests, still: Standstill, there: Flags) -> Iterator[Output]:
+    """Whether service came back when the first of those that wait left without an answer."""
+    head = np.flatnonzero(there & ~np.isfinite(requests.ttft))
+    if not still.ended or not len(head):
+        return
+    left = requests.ts[head] + requests.duration[head]
+    slack = view.spans.look_back_seconds + 2 * view.case.step_seconds
+    early = requests.ts[head] <= still.window.start + slack
+    near = early & (np.abs(left - still.window.end) <= slack)
+    gone = bool(near.any())
+    text = (
+        "service came back when one of the first that waited left"
+        if gone
+        else "service came back, and none of the first that waited had left"
+    )
+    yield stated("released", "first_tokens_per_second", gone, text)
 
 
 def _possible(view: View, instance: str) -> Iterator[Output]:

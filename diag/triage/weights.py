@@ -131,7 +131,8 @@ WEIGHTS: Mapping[str, Mapping[str, Weight]] = {
     },
     "oversized_request": {
         "blocked": _w(6, 0.005, "nothing may run while others wait", driver=True),
-        "kv_low": _w(2, 0.05, "a full pool is another cause"),
+        "kv_low": _w(4, 0.05, "an empty pool refuses only what can never fit"),
+        "steps": _w(2.5, 0.1, "a scheduler that steps and admits nobody has a reason"),
         "reason": _w(3, 0.1, "the scheduler says what it waits for"),
         "too_long": _w(20, 0.02, "a prompt longer than the pool is the mechanism itself", "length"),
         "possible": _w(2, 0.01, "only a prompt that is accepted and does not fit can block", "length"),
@@ -140,8 +141,9 @@ WEIGHTS: Mapping[str, Mapping[str, Weight]] = {
     "engine_stall": {
         "silent": _w(10, 0.005, "tokens must stop while requests are held", driver=True),
         "alive": _w(1.5, 0.1, "a process that is gone is a crash"),
-        "batch_stands": _w(4, 0.5, "a batch that does not advance has no other excuse"),
-        "fits": _w(1.5, 0.03, "a head that cannot fit explains an empty batch"),
+        "held": _w(5, 0.15, "no step ends, or what is parked never comes back", "held"),
+        "room": _w(1.01, 0.08, "a full pool admits nobody", "room"),
+        "fits": _w(1.01, 0.03, "a head that cannot fit explains an empty batch", "room"),
         "asked": _w(3, 0.03, "gauges left over hold nobody"),
         "cards": _w(3, 0.1, "a GPU that works is computing something"),
         "cried": _w(3, 0.9, "its log says so"),
