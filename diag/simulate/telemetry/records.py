@@ -62,12 +62,10 @@ def _client_record(call: Call, run: Run, *, structured: bool) -> Record:
 
 
 def _nginx_line(call: Call, start: float, shown: Shown) -> Record:
-    """nginx counts every upstream time from the start of the connection, which comes before the request
-    arrives; what a request waited before is in ``request_time`` alone."""
-    connect = call.connect_seconds if np.isfinite(call.connect_seconds) else 0.0
-    answered = np.isfinite(call.arrived)
-    first = call.answered - call.arrived + connect if answered else np.nan
-    whole = call.closed - call.arrived + connect if answered else np.nan
+    """nginx counts every upstream time from the start of the connection to the engine; what a request
+    waited before that is in ``request_time`` alone."""
+    forwarded = call.reached + call.gateway_seconds  # NaN: no engine was tried
+    connected = np.isfinite(call.arrived)
     code = call.http_status or _STATUS.get(call.status, 502)
     code = _CLIENT_GONE if call.status == "aborted" else code
     line = {
@@ -80,9 +78,9 @@ def _nginx_line(call: Call, start: float, shown: Shown) -> Record:
         "request_completion": "" if call.status == "aborted" else "OK",
         "request_time": f"{call.closed - call.reached:.3f}",
         "upstream_addr": call.replica or "-",
-        "upstream_connect_time": f"{connect:.3f}" if answered else "-",
-        "upstream_header_time": _seconds(first),
-        "upstream_response_time": _seconds(whole),
+        "upstream_connect_time": _seconds(call.connect_seconds) if connected else "-",
+        "upstream_header_time": _seconds(call.answered - forwarded),
+        "upstream_response_time": _seconds(call.closed - forwarded),
     }
     if shown.session_ids:
         line["http_x_session_id"] = call.session or "-"
