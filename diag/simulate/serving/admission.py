@@ -41,6 +41,7 @@ class Admission:
         self._late: list[float] = []
         self._added = 0.0
         self._long_ones = 0
+        self._preempted = False
 
     # Counts
 
@@ -185,10 +186,17 @@ class Admission:
             budget, again = self._continue_prefills(chunks, budget, now)
             preempted = preempted or again
         # A batch that had to go altogether may come back at once.
+        self._preempted = preempted
         empty = not chunks and not self.decoders.count
         if (empty or not preempted) and (self.queue.count or self.ready):
             self._admit(chunks, budget, now)
         return chunks, self._added
+
+    def may_change(self) -> bool:
+        """Whether the next step could admit somebody though nobody comes or goes: after a preemption, or
+        when service changes whose turn it is."""
+        turns = self._preempted or (self.queue.charges and len(self.running) < self._limit())
+        return turns and self.waiting > 0
 
     def take_late(self) -> list[float]:
         """Times of the last token of sequences that came back into the batch in this step."""

@@ -80,7 +80,8 @@ class RunningCard:
         self._rows.append((
             self._utilization, self.clock_ratio, state.watts(self._work), state.celsius,
             state.thermal_seconds, state.power_cap_seconds, state.brake_seconds, self.foreign_ratio,
-            self._memory(now), self._card.limit_watts * self._limit(now), self.link_ratio, self._error_count, state.joules,
+            self._memory(now), self._card.limit_watts * self._limit(now), self.link_ratio, self._error_count,
+            state.joules,
         ))  # fmt: skip
 
     def observed(self) -> Card:

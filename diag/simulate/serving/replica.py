@@ -131,7 +131,8 @@ class Replica:
         if sequence.phase is Phase.GONE:
             return
         self._commit(self.loop.now)
-        if sequence.phase is Phase.DECODE and self.flight is not None:
+        # The batch is smaller from now on, or somebody else is next.
+        if self.flight is not None and (sequence.phase is Phase.DECODE or self.work.waiting):
             self._cut()
         self.work.remove(sequence)
         self.tally.finished_abort += 1
@@ -236,7 +237,7 @@ class Replica:
                 self._publish()
             return
         steps = 1
-        if not chunks and not added and not self._single:
+        if not (chunks or added or self._single or work.may_change()):
             steps = decoders.steps_within(work.pool.available, decoders.steps_to_finish())
         pairs = 0.0
         tokens = 0
