@@ -1,4 +1,4 @@
-"""One engine under drawn work: nothing is lost, nothing is counted twice, and the fast way is the slow way."""
+"""One engine under drawn work: nothing is lost or counted twice, and the fast way is the slow way."""
 
 from __future__ import annotations
 

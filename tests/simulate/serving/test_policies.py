@@ -25,8 +25,8 @@ class Order:
         self.ended.append(sequence.call.session)
 
     def ask(
-        self, name: str, prompt: int = 100, answer: int = 50, tenant: str = "t", priority: int = 0, time: float = 0.0,
-        adapter: str = "",
+        self, name: str, prompt: int = 100, answer: int = 50, tenant: str = "t", priority: int = 0,
+        time: float = 0.0, adapter: str = "",
     ) -> None:  # fmt: skip
         number = self.loop._asked
         call = Call(number, tenant, name, 0, "r", prompt, 0, 0, time, adapter=adapter)
