@@ -10,17 +10,15 @@ import numpy as np
 from diag.detectors.findings import judge_series
 from diag.detectors.gpus import gpu_name
 from diag.detectors.places import findings_here, series_here
-from diag.detectors.service import matched_ratio
+from diag.detectors.service import slower_at
 from diag.detectors.view import View
 from diag.model import Finding, Floats, Labels, Series
-from diag.records.cohorts import Flags, Requests
 
 __all__ = [
     "Spread",
     "busy_only",
     "elsewhere",
-    "slower_at",
-    "slower_here",
+    "same_card",
     "slower_there",
     "spread_of",
     "under_load",
@@ -62,7 +60,7 @@ def under_load(view: View, name: str, sign: int) -> Finding | None:
 
 def busy_only(view: View, series: Series) -> Series:
     """``series`` without the moments in which its card was idle; as it is where no use is known."""
-    use = _same_card(view.case.of("gpu_utilization_ratio"), series.labels)
+    use = same_card(view.case.of("gpu_utilization_ratio"), series.labels)
     if use is None or len(use.times) != len(series.times):
         return series
     busy = np.isfinite(use.values) & (use.values >= _BUSY)
@@ -70,50 +68,17 @@ def busy_only(view: View, series: Series) -> Series:
     return Series(series.signal, series.labels, series.times, values, series.producer)
 
 
-def _same_card(found: Iterable[Series], labels: Labels) -> Series | None:
+def same_card(found: Iterable[Series], labels: Labels) -> Series | None:
+    """The series of the card that ``labels`` name."""
     for one in found:
         if gpu_name(one.labels) == gpu_name(labels) and one.labels.get("gpu") == labels.get("gpu"):
             return one
     return None
 
 
-def slower_here(view: View) -> tuple[float, str] | None:
-    """How much longer the time between tokens became at the slow engines (all, when none stands out)."""
-    return slower_at(view, view.affected)
-
-
 def slower_there(view: View) -> tuple[float, str] | None:
     """The same at the engines that nobody complains about; None without such."""
     return slower_at(view, view.spared) if view.spared else None
-
-
-def slower_at(view: View, instances: tuple[str, ...]) -> tuple[float, str] | None:
-    """Ratio during to before, from records at equal prompt length or from the engines' own clocks."""
-    if view.workload is not None:
-        r, work = view.workload.requests, view.workload
-        chosen = _at(r, instances)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            each = np.where(r.output > 1, (r.duration - r.ttft) / (r.output - 1), np.nan)
-        ratio = matched_ratio(r, work.baseline & chosen, work.incident & chosen, each)
-        if ratio is not None:
-            return ratio, "request records at equal prompt length"
-    found = [
-        f
-        for f in view.each.get("inter_token_seconds_mean", ())
-        if not instances or f.labels.get("instance") in instances
-    ]
-    logs = [np.log(f.during / f.before) for f in found if f.before > 0 and f.during > 0]
-    return (float(np.exp(np.mean(logs))), "the engine's inter-token time") if logs else None
-
-
-def _at(requests: Requests, instances: tuple[str, ...]) -> Flags:
-    """Which requests went to ``instances``; all where the records do not say."""
-    hosts = {name.split(":")[0] for name in instances}
-    codes = [c for c, name in enumerate(requests.instances) if name.split(":")[0] in hosts]
-    if not instances or not codes:
-        return np.ones(len(requests), dtype=bool)
-    chosen: Flags = np.isin(requests.instance, codes)
-    return chosen
 
 
 def spread_of(view: View) -> Spread | None:

@@ -18,7 +18,7 @@ from diag.model import Floats
 from diag.records.cohorts import Flags, Requests
 from diag.stats.robust import theil_sen
 
-__all__ = ["Demand", "Dose", "demand_of", "dose_of", "matched_ratio", "slower"]
+__all__ = ["Demand", "Dose", "demand_of", "dose_of", "matched_ratio", "slower", "slower_at"]
 
 _MUTE = 0.3
 _DEMAND: tuple[tuple[str, tuple[str, ...]], ...] = (
@@ -96,19 +96,39 @@ def matched_ratio(requests: Requests, base: Flags, inc: Flags, values: Floats) -
 
 
 def slower(view: View) -> tuple[float, str] | None:
-    """How much longer the time between tokens became (ratio), and where that was seen; None where hardly any
-    token came: a silence has no pace."""
+    """How much longer the time between tokens became at the slow engines (all, when none stands out): the
+    ratio, and where that was seen; engines that are fine would only thin it out. None where hardly any token
+    came: a silence has no pace."""
     silent = sum(s.window.seconds for s in standstills(view)[:1])
     if silent > _MUTE * view.spans.incident.seconds:
         return None
+    return slower_at(view, view.affected)
+
+
+def slower_at(view: View, instances: tuple[str, ...]) -> tuple[float, str] | None:
+    """Ratio during to before, from records at equal prompt length or from the engines' own clocks."""
     if view.workload is not None:
-        r = view.workload.requests
+        r, work = view.workload.requests, view.workload
+        chosen = _at(r, instances)
         with np.errstate(invalid="ignore", divide="ignore"):
             each = np.where(r.output > 1, (r.duration - r.ttft) / (r.output - 1), np.nan)
-        ratio = matched_ratio(r, view.workload.baseline, view.workload.incident, each)
+        ratio = matched_ratio(r, work.baseline & chosen, work.incident & chosen, each)
         if ratio is not None:
             return ratio, "request records at equal prompt length"
-    found = view.fleet.get("inter_token_seconds_mean")
-    if found is not None and found.before > 0:
-        return found.during / found.before, "the engine's inter-token time"
-    return None
+    found = [
+        f
+        for f in view.each.get("inter_token_seconds_mean", ())
+        if not instances or f.labels.get("instance") in instances
+    ]
+    logs = [np.log(f.during / f.before) for f in found if f.before > 0 and f.during > 0]
+    return (float(np.exp(np.mean(logs))), "the engine's inter-token time") if logs else None
+
+
+def _at(requests: Requests, instances: tuple[str, ...]) -> Flags:
+    """Which requests went to ``instances``; all where the records do not say."""
+    hosts = {name.split(":")[0] for name in instances}
+    codes = [c for c, name in enumerate(requests.instances) if name.split(":")[0] in hosts]
+    if not instances or not codes:
+        return np.ones(len(requests), dtype=bool)
+    chosen: Flags = np.isin(requests.instance, codes)
+    return chosen

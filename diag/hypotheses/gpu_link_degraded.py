@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from diag.detectors.cues import PRESENT, Reach, falls, flat, rises, stated
 from diag.detectors.gpus import gpu_name, worst
-from diag.detectors.peers import slower_here, slower_there, under_load
+from diag.detectors.peers import slower_there, under_load
 from diag.detectors.places import findings_here
-from diag.detectors.service import demand_of
+from diag.detectors.service import demand_of, slower
 from diag.detectors.view import View
 from diag.hypotheses.registry import Output
 from diag.model import Card, Finding, Mitigation
@@ -44,22 +44,25 @@ _WIDTHS = {
 
 
 def examine(view: View) -> Iterator[Output]:
-    """Lanes and generation while the card works, errors, and a slower service with clean clocks."""
+    """Lanes and generation while the card works, errors, and a slower service with clean clocks.
+
+    Either is enough: a link can train down without an error, and repeat packets at full width."""
     narrow = _narrowest(view)
     errors = worst(view, "gpu_link_errors_per_second", 1)
     lead = _lead(narrow, errors)
     if lead is None:
         return
     _, here = findings_here(view, lead.signal)
-    if narrow is not None:
+    lost, dirty = narrow is not None and narrow.effect <= -1, errors is not None and errors.effect >= 1
+    if narrow is not None and (lost or not dirty):
         yield here.judge(falls("narrow", narrow, f"{_WIDTHS[narrow.signal]} on {gpu_name(narrow.labels)}"))
-    if errors is not None:
+    if errors is not None and (dirty or not lost):
         yield here.judge(rises("errors", errors, f"link errors of {gpu_name(errors.labels)}"))
     yield from _effect(view)
     clock = under_load(view, "gpu_sm_clock_hertz", -1)
     if clock is not None:
         yield flat("clock_clean", clock, f"SM clock of {gpu_name(clock.labels)}", sign=-1)
-    if max(-(narrow.effect if narrow else 0.0), errors.effect if errors else 0.0) >= 1:
+    if lost or dirty:
         yield Reach({"gpus": (gpu_name(lead.labels),), "instances": view.affected})
 
 
@@ -81,7 +84,7 @@ def _effect(view: View) -> Iterator[Output]:
     if demand.known >= 2:
         text = f"demand moved: {', '.join(demand.moved)}" if demand.moved else "equal work"
         yield stated("demand_flat", "arrivals_per_second", not demand.moved, text, degree=1 - demand.degree)
-    speed = slower_here(view)
+    speed = slower(view)
     if speed is None:
         return
     ratio, seen = speed

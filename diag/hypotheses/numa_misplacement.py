@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from diag.detectors.cues import Explained, Reach, excluded, falls, flat, rises, stated
-from diag.detectors.peers import elsewhere, slower_here
+from diag.detectors.peers import elsewhere
 from diag.detectors.places import findings_here
-from diag.detectors.service import demand_of
+from diag.detectors.service import demand_of, slower
 from diag.detectors.view import View
 from diag.hypotheses.registry import Output
 from diag.model import Card, Finding, Mitigation
@@ -44,7 +44,7 @@ def examine(view: View) -> Iterator[Output]:
     else:
         yield here.judge(falls("far", far, f"GPU and process on one NUMA node on {_name(far)}"))
     moved = far.effect >= 1 if far.signal == "node_numa_remote_ratio" else far.effect <= -1
-    speed = slower_here(view)
+    speed = slower(view)
     demand = demand_of(view)
     if demand.known >= 2:
         text = f"demand moved: {', '.join(demand.moved)}" if demand.moved else "equal work"

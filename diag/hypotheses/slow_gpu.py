@@ -9,9 +9,9 @@ import numpy as np
 from diag.detectors.cues import PRESENT, Explained, Reach, excluded, falls, flat, stated
 from diag.detectors.findings import judge_values
 from diag.detectors.gpus import gpu_name
-from diag.detectors.peers import busy_only, slower_here, slower_there, under_load
+from diag.detectors.peers import busy_only, same_card, slower_there, under_load
 from diag.detectors.places import findings_here, series_here
-from diag.detectors.service import demand_of
+from diag.detectors.service import demand_of, slower
 from diag.detectors.view import View
 from diag.hypotheses.registry import Output
 from diag.model import Card, Finding, Floats, Mitigation, Series
@@ -43,6 +43,7 @@ NEEDS = (
 _WATTS = Signal(
     "gpu_power_watts", "watts", Scope.GPU, Worse.NEITHER, 0.07, True, "board power at equal clock", ""
 )
+_IDLE_SHARE = 0.15  # of full power, drawn while nothing runs: 75 to 120 W of 700
 _REASONS = {
     "gpu_thermal_throttle_ratio": "a thermal reason",
     "gpu_power_throttle_ratio": "a power reason",
@@ -52,7 +53,7 @@ _REASONS = {
 
 def examine(view: View) -> Iterator[Output]:
     """Slower here and not there, at equal work, with clean clock and flags, and fewer watts for it."""
-    speed = slower_here(view)
+    speed = slower(view)
     if speed is None:
         return
     ratio, seen = speed
@@ -64,7 +65,7 @@ def examine(view: View) -> Iterator[Output]:
     watts = _weakest(view)
     if watts is not None:
         _, here = findings_here(view, "gpu_power_watts")
-        yield here.judge(falls("watts", watts, f"power of {gpu_name(watts.labels)} at equal clock"))
+        yield here.judge(falls("watts", watts, f"power of {gpu_name(watts.labels)} at equal clock and use"))
         if watts.effect <= -1 and degree >= 0.5:
             yield Explained(0.7)
             yield Reach({"gpus": (gpu_name(watts.labels),), "instances": view.affected})
@@ -83,7 +84,8 @@ def examine(view: View) -> Iterator[Output]:
 
 
 def _weakest(view: View) -> Finding | None:
-    """Watts over clock, busy moments only, at the card that lost most of them."""
+    """Watts at equal clock and equal use, busy moments only, at the card that lost most of them: a card that
+    waits for its host between steps draws less, and is not slow."""
     watts, _ = series_here(view, "gpu_power_watts")
     clocks = {gpu_name(one.labels): one for one in view.case.of("gpu_sm_clock_hertz")}
     found = [_per_clock(view, one, clocks.get(gpu_name(one.labels))) for one in watts]
@@ -94,10 +96,11 @@ def _weakest(view: View) -> Finding | None:
 def _per_clock(view: View, watts: Series, clock: Series | None) -> Finding | None:
     if clock is None or len(clock.values) != len(watts.values):
         return None
-    busy = busy_only(view, watts)
+    busy, use = busy_only(view, watts), same_card(view.case.of("gpu_utilization_ratio"), watts.labels)
     usual = np.nanmedian(clock.values) if np.isfinite(clock.values).any() else np.nan
+    worked = use.values if use is not None and len(use.values) == len(watts.values) else 1.0
     with np.errstate(invalid="ignore", divide="ignore"):
-        level: Floats = busy.values * usual / clock.values
+        level: Floats = busy.values * usual / clock.values / (_IDLE_SHARE + (1 - _IDLE_SHARE) * worked)
     one = Series(watts.signal, watts.labels, watts.times, level, watts.producer)
     return judge_values(
         _WATTS, one.within(view.spans.baseline), one.within(view.spans.settled),
@@ -121,6 +124,9 @@ def _clean(view: View) -> Iterator[Output]:
             before=most.before, during=most.during, unit="ratio",
             degree=1.0 if most.effect < 1 and most.present_ratio >= PRESENT else 0.0 if most.effect >= 1 else 0.6,
         )  # fmt: skip
+    use = under_load(view, "gpu_utilization_ratio", -1)
+    if use is not None:
+        yield flat("works_on", use, f"use of {gpu_name(use.labels)}", sign=-1)
     others = [
         f for n in ("gpu_foreign_sm_ratio", "gpu_foreign_memory_bytes") for f in findings_here(view, n)[0]
     ]
