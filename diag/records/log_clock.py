@@ -29,6 +29,8 @@ _FULL = re.compile(
 _SYSLOG = re.compile(
     r"\[?(?:[A-Z][a-z]{2} )?([A-Z][a-z]{2}) +(\d{1,2}) (\d\d):(\d\d):(\d\d)(?:\.\d+)?(?: (\d{4}))?"
 )
+# glog, as Mooncake and other C++ parts write: level, month and day, microseconds, thread, place.
+_GLOG = re.compile(r"[IWEF](\d\d)(\d\d) (\d\d):(\d\d):(\d\d)\.\d+ +\d+ \S+:\d+\]")
 _CLOCK_ONLY = re.compile(r"\s*(\d\d):(\d\d):(\d\d)(?:[.,]\d+)?\s")
 
 # Offsets from UTC in use, in half hours; +5:45 and the like are left to people.
@@ -89,6 +91,9 @@ class Clock:
             return self.full(match)
         if (match := _SYSLOG.match(text)) and match[1] in _MONTHS:
             return self._syslog(match)
+        if match := _GLOG.match(text):
+            month, day, hour, minute, second = (int(part) for part in match.groups())
+            return self.yearless(month, day, hour, minute, second)
         if match := _CLOCK_ONLY.match(text):
             return self._clock_only(int(match[1]), int(match[2]), int(match[3]))
         return None

@@ -18,27 +18,32 @@ _PATTERNS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("preemption", re.compile(r"is preempted by PreemptionMode|\bPreemptions: [1-9]|#retracted_reqs: [1-9]")),
     ("bind_failure", re.compile(r"address already in use|\[Errno 98\]", re.IGNORECASE)),
     ("oom_kill", re.compile(r"Out of memory: Killed process|oom-kill:|Memory cgroup out of memory")),
-    ("kv_load_failure", re.compile(r"KV load failure|Releasing expired KV blocks")),
-    ("abort", re.compile(r"Aborted request")),
+    ("kv_load_failure", re.compile(
+        r"KV load failure|Releasing expired KV blocks|Failed to retrieve segment descriptor"
+        r"|Couldn't find the requested block in the reuse tree"
+    )),
+    ("abort", re.compile(r"Aborted request|\bRequest \S+ aborted\b")),
+    ("link_error", re.compile(r"NCCL WARN NET/IB : \S+ Got async error event: port error")),
     (
         "engine_error",
         re.compile(
             r"EngineCore encountered a fatal error|EngineDeadError|AsyncEngineDeadError"
             r"|No available shared memory broadcast block|CUDA out of memory|CUDA error: "
             r"|Engine core proc \S+ died unexpectedly|Scheduler hit an exception|Watchdog timeout"
+            r"|WorkerProc hit an exception|RPC call to \w+ timed out"
         ),
     ),
 )  # fmt: skip
 _KEYWORDS = re.compile(
-    "reempt|retracted_reqs|ddress|Errno|memory|oom-kill|KV |Aborted|Engine"
-    "|CUDA error|Scheduler hit|Watchdog|NVRM"
+    "reempt|retracted_reqs|ddress|Errno|memory|oom-kill|KV |[Aa]borted|Engine"
+    "|CUDA error|hit an exception|Watchdog|NVRM|NCCL WARN|segment descriptor|reuse tree|RPC call"
 )
 
 
 def trouble(time: float, text: str, target: str) -> Event | None:
     """The event that ``text`` tells of, or None. ``target`` is the component (the PCI address for
     an Xid); ``kind`` is one of preemption, xid, bind_failure, oom_kill, engine_error,
-    kv_load_failure, abort."""
+    kv_load_failure, abort, link_error (a port of InfiniBand or RoCE as NCCL saw it)."""
     if not _KEYWORDS.search(text):
         return None
     if match := _XID.search(text):
