@@ -1,4 +1,4 @@
-"""Public incidents rebuilt: what is said of them holds, and triage accuses nobody whom their threads clear."""
+"""Public incidents rebuilt: what is said of them holds, and triage accuses none whom their threads clear."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def _oversize() -> Bundle:
         f"{_REASON}#c": ({"reason": "capacity"}, points((onset, 0.0), (onset, 1.0), (gone - 15.0, 160.0), (gone, 0.0))),
         f"{_REASON}#d": ({"reason": "deferred"}, constant(0.0)),
     }))  # fmt: skip
-    machine(stage)
+    machine(stage, made)
     started(stage, "vllm", {"model": "gemma-4-31b", "tensor_parallel_size": 2}, "Using max model len 262144",
             "GPU KV cache size: 76,640 tokens")  # fmt: skip
     status_lines(stage, made, "vllm")
@@ -52,8 +52,8 @@ def _deferred() -> Bundle:
             f"{_REASON}#d": ({"reason": "deferred"}, deferred),
         }
     )
-    serve(stage, traffic, page)
-    machine(stage)
+    made = serve(stage, traffic, page)
+    machine(stage, made)
     started(stage, "vllm", {"max_num_seqs": 32}, "GPU KV cache size: 400,000 tokens")
     return stage.bundle()
 
@@ -71,8 +71,8 @@ def _offload() -> Bundle:
             "vllm:external_prefix_cache_hits_total": ({}, step(onset, 1_300.0, 0.0)),
         },
     )
-    serve(stage, traffic, page)
-    machine(stage)
+    made = serve(stage, traffic, page)
+    machine(stage, made)
     started(stage, "vllm", {"kv_transfer_config": {"kv_connector": "OffloadingConnector", "kv_role": "kv_both"}},
             "GPU KV cache size: 60,000 tokens")  # fmt: skip
     return stage.bundle()
@@ -114,8 +114,8 @@ def _asynchronous() -> Bundle:
     traffic = calm(requests_per_second=step(900.0, 2.0, 3.0), prompt_tokens=600.0, output_tokens=1.0, cached_ratio=0.0,
                    queue_seconds=points((onset, 0.01), (onset + 300.0, 5.0), (2400.0, 9.0)))  # fmt: skip
     page = Page(gauges={"running": points((900.0, 2.0), (onset, 16.0), (2400.0, 16.0))})
-    serve(stage, traffic, page, records=False)
-    machine(stage)
+    made = serve(stage, traffic, page, records=False)
+    machine(stage, made)
     started(
         stage, "vllm", {"max_num_seqs": 16, "async_scheduling": True}, "GPU KV cache size: 400,000 tokens"
     )
@@ -126,11 +126,11 @@ def _offload_slow() -> Bundle:
     stage = Stage(seconds=21_600.0, step_seconds=120.0, start=1_785_596_400.0)  # 2026-08-01 15:00:00
     # Queue means 41 … 338 s; the rule (over 30 s for 15 min) would have fired at 18:35, a person noticed at 21:50.
     onset = 12_000.0
-    queue = points((0.0, 0.02), (onset, 2.9), (12_300.0, 41.0), (13_800.0, 70.0), (15_600.0, 119.0), (17_400.0, 207.0), (19_200.0, 282.0),
+    queue = points((0.0, 0.4), (onset, 0.4), (12_300.0, 41.0), (13_800.0, 70.0), (15_600.0, 119.0), (17_400.0, 207.0), (19_200.0, 282.0),
                    (21_000.0, 338.0))  # fmt: skip
     load = points(
-        (0.0, 3.0),
-        (onset, 4.8),
+        (0.0, 4.0),
+        (onset, 4.0),
         (12_300.0, 10.7),
         (13_800.0, 12.6),
         (15_600.0, 36.8),
@@ -147,14 +147,14 @@ def _offload_slow() -> Bundle:
     )
     page = Page(
         gauges={
-            "running": step(onset + 600.0, 1.5, 1.0),
+            "running": step(onset + 600.0, float("nan"), 1.0),
             "waiting": points((onset, 0.0), (onset + 600.0, 5.0), (21_600.0, 5.0)),
             "kv": points((0.0, 0.5), (onset, 0.6), (onset + 600.0, 0.64)),
         },
         counters={"vllm:kv_offload_total_time": ({"transfer_type": "CPU_to_GPU"}, load.scaled(0.03))},
     )
-    serve(stage, traffic, page)
-    machine(stage)
+    made = serve(stage, traffic, page)
+    machine(stage, made)
     started(
         stage, "vllm", {"kv_transfer_config": {"kv_connector": "OffloadingConnector", "kv_role": "kv_both"}}
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from diag.simulate.parts import Bundle
-from diag.simulate.profiles import constant, spells, step
+from diag.simulate.profiles import spells, step
 from diag.simulate.reconstructed.case import Label, Reconstructed
 from diag.simulate.reconstructed.engine_pages import Page
 from diag.simulate.reconstructed.flow import Ask, flow
@@ -33,8 +33,8 @@ def _orphans() -> Bundle:
             for pair in ((at, 0.022), (at, 0.034), (at + 210.0, 0.034), (at + 210.0, 0.022))
         )
     )
-    serve(stage, calm(requests_per_second=0.08, token_seconds=tokens, abort_frees=False, asks=asks))
-    machine(stage)
+    made = serve(stage, calm(requests_per_second=0.08, token_seconds=tokens, abort_frees=False, asks=asks))
+    machine(stage, made)
     return stage.bundle()
 
 
@@ -71,8 +71,8 @@ def _sixty_seconds() -> Bundle:
 def _impatient_probe() -> Bundle:
     stage = Stage(seconds=3600.0, step_seconds=20.0)
     change = 1260.0
-    serve(stage, calm(down=((change, 1e9),), requests_per_second=0.25))
-    machine(stage)
+    made = serve(stage, calm(down=((change, 1e9),), requests_per_second=0.25))
+    machine(stage, made)
     age = 300.0
     for n in range(7):
         at = change + 20.0 + (age + 15.0) * n
@@ -91,19 +91,17 @@ def _impatient_probe() -> Bundle:
 def _pool_of_hundred() -> Bundle:
     stage = Stage(seconds=3600.0, step_seconds=20.0)
     onset = 1800.0
-    gap = points((onset, 0.02), (onset + 300.0, 9.0), (3600.0, 24.0))
-    rate = points((0.0, 0.3), (onset - 200.0, 0.3), (onset, 0.5), (3600.0, 0.5))
+    rate = points((0.0, 0.3), (onset - 300.0, 0.3), (onset - 200.0, 0.58), (3600.0, 0.58))
     traffic = calm(
         requests_per_second=rate,
         output_tokens=2_000.0,
         token_seconds=0.1,
-        client_gap_seconds=gap,
+        connections=100,
         pool_tokens=1_000_000.0,
         spread=0.15,
     )
-    running = points((0.0, 60.0), (onset - 200.0, 61.0), (onset, 100.0), (3600.0, 100.0))
-    serve(stage, traffic, Page(gauges={"running": running, "waiting": constant(0.0)}))
-    machine(stage)
+    made = serve(stage, traffic)
+    machine(stage, made)
     started(stage, "vllm", {"max_num_seqs": 1024})
     return stage.bundle()
 
@@ -111,25 +109,16 @@ def _pool_of_hundred() -> Bundle:
 def _own_queue() -> Bundle:
     stage = Stage()
     onset = 1290.0
-    quiet = tuple(Ask(15.0 * n, 300, 25, queue_seconds=0.0) for n in range(-30, int(onset / 15)))
+    quiet = tuple(Ask(15.5 * n, 300, 25, queue_seconds=0.0) for n in range(-30, int(onset / 15.5)))
     # Eight at 10 a second, one at a time, half a second each: 0.5 s for the first, 3.3 s for the last.
-    runs = tuple(onset + 30.0 * n for n in range(37))
-    busy = tuple(Ask(at + 0.5 * n, 300, 25, queue_seconds=0.0) for at in runs for n in range(8))
-    traffic = calm(
-        requests_per_second=0.0,
-        token_seconds=0.018,
-        spread=0.0,
-        prefill_tokens_per_second=8_000.0,
-        asks=(*quiet, *busy),
+    busy = tuple(
+        Ask(onset + 31.0 * run + 0.1 * n, 300, 25, queue_seconds=0.0) for run in range(35) for n in range(8)
     )
-    serve(stage, traffic, records=True)
-    machine(stage)
-    for row, record in enumerate(stage.requests):
-        at = record["ts"] - stage.start
-        if at >= onset and "duration_seconds" in record:
-            late = 0.4 * (round(((at - onset) % 30.0) / 0.5) % 8)
-            moved = {name: round(record[name] + late, 4) for name in ("ttft_seconds", "duration_seconds")}
-            stage.requests[row] = {**record, "ts": round(record["ts"] - late, 3), **moved}
+    traffic = calm(
+        requests_per_second=0.0, token_seconds=0.018, spread=0.0, connections=1, asks=(*quiet, *busy)
+    )
+    made = serve(stage, traffic)
+    machine(stage, made)
     return stage.bundle()
 
 
@@ -146,8 +135,8 @@ def _false_503() -> Bundle:
         gauges={"kv": used}, counters={"sglang:num_retracted_requests_total": ({}, step(onset, 0.0, 0.25))},
         more={"sglang:num_retracted_reqs": ({}, spells(ejected, 0.0, 2.0))},
     )  # fmt: skip
-    serve(stage, traffic, page, engine="sglang")
-    machine(stage)
+    made = serve(stage, traffic, page, engine="sglang")
+    machine(stage, made)
     for row, record in enumerate(stage.requests):
         at = record["ts"] - stage.start
         if any(begin <= at < end for begin, end in ejected):
@@ -191,14 +180,14 @@ CLIENTS = (
     Reconstructed(
         "CLI-AIOHTTP-2324", _FAMILY, "gpustack/gpustack#2324", "maintainer-confirmed",
         "the proxy's connector has a limit of 100; the engine has room (768 at once, 4,718 tokens/s directly) and waits for nobody.",
-        "60 at once before 1,600 s, running flat at 100 after 1,800 s, 9 to 24 s lost before the engine.",
+        "60 at once before 1,500 s, 100 after 1,800 s; the requests queue first come, first served before the engine; GPU, host.",
         Label("proxy_limit", "requests queue in the proxy, pinned at 100", must_not=("sequence_limit",), onset_seconds=1800.0),
         _pool_of_hundred,
     ),
     Reconstructed(
         "CLI-BENCHQUEUE-54101", _FAMILY, "vllm-project/vllm#54101", "reporter-confirmed",
         "500 ms of service, 10 requests a second, one at a time: 506 ms reported, 1,932 ms from schedule, p99 507 and 3,330.",
-        "runs of eight every 30 s from 1,290 s on (that gives the posted means), single requests before; records from schedule.",
+        "runs of eight every 31 s from 1,290 s on (that gives the posted means), single requests before; records from schedule.",
         Label("client_limit", "the generator's own queue is what users would feel", accept=("proxy_limit",), onset_seconds=1290.0),
         _own_queue,
     ),

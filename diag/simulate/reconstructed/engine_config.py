@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from diag.simulate.parts import Bundle
-from diag.simulate.profiles import constant, spells, step
+from diag.simulate.profiles import Profile, constant, spells, step
 from diag.simulate.reconstructed.case import Label, Reconstructed
 from diag.simulate.reconstructed.engine_pages import Page
 from diag.simulate.reconstructed.flow import Ask, flow
@@ -22,46 +22,31 @@ def _capture_size() -> Bundle:
     alone = tuple(
         Ask(at, 2_000, 700, queue_seconds=0.0) for at in (-300.0, -200.0, *(60.0 * n for n in range(20)))
     )
+    # The second of a pair makes 64 steps of 2.6 s; once it has gone the first is fast again.
     pairs = tuple(
-        Ask(1230.0 + 240.0 * n + gap, 2_000, 560, queue_seconds=0.0) for n in range(5) for gap in (0.0, 8.0)
+        Ask(1230.0 + 240.0 * n + gap, 2_000, count, queue_seconds=0.0)
+        for n in range(5)
+        for gap, count in ((0.0, 600), (8.0, 180))
     )
-    overlaps = tuple((1238.0 + 240.0 * n, 1408.0 + 240.0 * n) for n in range(5))
+    overlaps = tuple((1238.0 + 240.0 * n, 1404.0 + 240.0 * n) for n in range(5))
     traffic = calm(
         requests_per_second=0.0,
-        token_seconds=spells(overlaps, 1 / 28.0, 2.6),
+        tokens_per_step=2.8,
+        token_seconds=spells(overlaps, 0.1, 2.6),
         asks=(*alone, *pairs),
         cached_ratio=0.0,
     )
-    page = Page(
-        counters={
-            "vllm:spec_decode_num_drafts_total": ({}, spells(overlaps, 10.0, 0.3)),
-            "vllm:spec_decode_num_draft_tokens_total": ({}, spells(overlaps, 30.0, 0.9)),
-            "vllm:spec_decode_num_accepted_tokens_total": ({}, spells(overlaps, 18.0, 0.55)),
-        }
-    )
-    serve(stage, traffic, page)
-    machine(
-        stage,
-        board=Board(
-            model="NVIDIA GB10",
-            limit_watts=constant(100.0),
-            power_watts=spells(overlaps, 46.0, 31.0),
-            reasons=False,
-        ),
-    )
+    rates = {"drafts": 1.0, "draft_tokens": 3.0, "accepted_tokens": 1.8}
+    counters: dict[str, tuple[dict[str, str], Profile]] = {
+        f"vllm:spec_decode_num_{name}_total": ({}, spells(overlaps, 10.0 * rate, 0.75 * rate))
+        for name, rate in rates.items()
+    }
+    made = serve(stage, traffic, Page(counters=counters))
+    machine(stage, made, board=Board(model="NVIDIA GB10", limit_watts=constant(100.0), reasons=False))
     settings = {"max_num_seqs": 6, "speculative_config": {"method": "mtp", "num_speculative_tokens": 3}}
     started(stage, "vllm", settings, "GPU KV cache size: 400,000 tokens")
-    stage.say(
-        "vllm",
-        -7100.0,
-        vllm_line(
-            stage,
-            -7100.0,
-            "Truncating max_cudagraph_capture_size to 4",
-            level="WARNING",
-            source="vllm.py:1719",
-        ),
-    )
+    text = "Truncating max_cudagraph_capture_size to 4"
+    stage.say("vllm", -7100.0, vllm_line(stage, -7100.0, text, level="WARNING", source="vllm.py:1719"))
     return stage.bundle()
 
 
@@ -79,13 +64,13 @@ def _bistable() -> Bundle:
         },
         more={"sglang:num_retracted_reqs": ({}, constant(0.0))},
     )
-    serve(stage, traffic, page, engine="sglang", records=False)
+    made = serve(stage, traffic, page, engine="sglang", records=False)
     machine(
         stage,
+        made,
         board=Board(
             model="NVIDIA L40",
             limit_watts=constant(300.0),
-            power_watts=step(end, 240.0, 190.0),
             max_clock_mhz=2490.0,
             clock_mhz=constant(2205.0),
         ),
@@ -104,12 +89,12 @@ def _acceptance() -> Bundle:
     stage = Stage(start=1_733_997_600.0)  # 2024-12-12 10:00:00
     decay = points((0.0, 0.74), (900.0, 0.72), (1800.0, 0.36), (2400.0, 0.3))
     tokens = points((0.0, 0.016), (900.0, 0.0165), (1800.0, 0.027), (2400.0, 0.03))
-    serve(
+    made = serve(
         stage,
         calm(token_seconds=tokens),
         Page(old=True, more={"vllm:spec_decode_draft_acceptance_rate": ({}, decay)}),
     )
-    machine(stage)
+    machine(stage, made)
     return stage.bundle()
 
 
@@ -129,8 +114,8 @@ def _aborted_grammar() -> Bundle:
             "kv": points((stuck - 60.0, 0.001), (stuck, 0.002), (2700.0, 0.002)),
         }
     )
-    serve(stage, traffic, page)
-    machine(stage, board=Board(utilization=step(stuck, 0.3, 0.0), power_watts=step(stuck, 260.0, 90.0)))
+    made = serve(stage, traffic, page)
+    machine(stage, made, board=Board(utilization=step(stuck, 0.3, 0.0), power_watts=step(stuck, 260.0, 90.0)))
     for at, source, text in (
         (1847.0, "async_llm.py:339", "Request chatcmpl-ca6de8da7d9644f69f4304590c5b4693 aborted."),
         (1850.0, "loggers.py:118", "Engine 000: Avg prompt throughput: 1.5 tokens/s, Avg generation throughput: 3.5 tokens/s, Running: 1 reqs, Waiting: 0 reqs, GPU KV cache usage: 0.2%, Prefix cache hit rate: 0.0%"),
@@ -247,11 +232,11 @@ def _hard_stop() -> Bundle:
     stop = 1570.0
     traffic = calm(
         requests_per_second=0.4, prompt_tokens=1_000.0, output_tokens=300.0, token_seconds=0.295, cached_ratio=0.0, pool_tokens=45_000.0,
-        speed=step(stop, 1.0, 0.0), queue_seconds=points((0.0, 40.0), (stop, 290.0)),
+        speed=step(stop, 1.0, 0.0), queue_seconds=constant(290.0),
     )  # fmt: skip
     gauges = {
         "running": constant(35.0),
-        "waiting": points((0.0, 20.0), (1565.0, 115.0), (2400.0, 115.0 + 0.4 * 835.0)),
+        "waiting": points((0.0, 115.0), (1565.0, 115.0), (2400.0, 115.0 + 0.4 * 835.0)),
         "kv": points((0.0, 0.97), (1565.0, 0.99), (2400.0, 0.99)),
     }
     serve(stage, traffic, Page(old=True, gauges=gauges), records=False)
@@ -287,7 +272,7 @@ ENGINE_CONFIG = (
         "ENG-CGRAPH-SPARK5", _FAMILY, "tonyd2wild/DeepSeek-V4.1-Flash-vLLM-2x-DGX-Spark#5", "reporter-confirmed",
         "6 sequences, 3 speculative tokens, the warning that the capture size is cut to 4; one request 15 to 40 tokens/s, two "
         "together well under 1 for the whole overlap; acceptance keeps printing.",
-        "single requests (28 tokens/s) until 1,230 s, then five pairs of 170 s; GPU, host.",
+        "single requests (28 tokens/s, 2.8 tokens a step) until 1,230 s, then five pairs that overlap for 166 s; GPU, host.",
         Label("cuda_graph_gap", "a batch of two needs 8 tokens, graphs go to 4", must_not=("engine_stall", "kv_cache_exhaustion", "thermal_throttle"),
               onset_seconds=1238.0),
         _capture_size,
@@ -353,7 +338,7 @@ ENGINE_CONFIG = (
         "ENG-HANG-2731", _FAMILY, "vllm-project/vllm#2731", "unresolved",
         "the last good V0 line (06:36:05: running 35, pending 115, KV 99.0 %, 118.5 tokens/s), then status lines without tokens "
         "while /health and /metrics answer.",
-        "that 20 were pending at first, the lines after it, the page.",
+        "that it was as full and as slow before, the lines after it, the page.",
         Label("engine_stall", "the loop stands still; why is not known", accept=("unknown",), undecided=True,
               must_not=("load_burst",), onset_seconds=1570.0),
         _hard_stop,

@@ -23,7 +23,8 @@ _EARLY_TTFT = HISTOGRAMS["ttft_seconds"][:-5]  # up to 20 s: enough, and an eigh
 class Page:
     """What a page shows beyond its flow.
 
-    ``gauges``: "running", "waiting", "kv" as posted, instead of the flow's own. ``more``: further series, name →
+    ``gauges``: "running", "waiting", "kv" as posted, instead of the flow's own
+    (NaN: as the flow says). ``more``: further series, name →
     (labels, values at the scrapes as a profile). ``counters``: name → (labels, profile of the rate).
     ``config``: labels of ``cache_config_info``. ``hits``: whether the prefix cache is asked at all. ``old``: V0's
     names. ``e2e_bounds``: of the end-to-end histogram. ``silent``: spells without a scrape beyond the flow's ``down``."""
@@ -125,12 +126,15 @@ def vllm(stage: Stage, made: Flow, page: Page) -> None:
 
 
 def _gauge(seen: _Seen, name: str) -> Floats:
+    """As posted, and the flow's own where nothing was (no profile, or NaN)."""
+    made, times = seen.made, seen.times
+    own = {"kv": made.kv_used, "running": made.running, "waiting": made.waiting}[name]
     posted = seen.page.gauges.get(name)
-    if posted is not None:
-        return posted.over(seen.times)
-    if name == "kv":
-        return np.round(seen.made.kv_used(seen.times), 5)
-    return seen.made.running(seen.times) if name == "running" else seen.made.waiting(seen.times)
+    values = np.full(len(times), np.nan) if posted is None else posted.over(times)
+    missing = np.isnan(values)
+    if missing.any():
+        values = np.where(missing, np.round(own(times), 5), values)
+    return values
 
 
 def _vllm_gauges(seen: _Seen) -> None:
@@ -167,7 +171,10 @@ def _vllm_counters(seen: _Seen) -> None:
     made, page = seen.made, seen.page
     ends, tokens, _ = _tokens(seen)
     seen.put("vllm:prompt_tokens_total", seen.count(made.first, made.prompt))
-    seen.put("vllm:generation_tokens_total", np.round(seen.count(ends, tokens) + seen.count(made.first)))
+    seen.put(
+        "vllm:generation_tokens_total",
+        np.round(made.traffic.tokens_per_step * seen.count(ends, tokens) + seen.count(made.first)),
+    )
     preempted = seen.since_start(np.round(seen.stage.integral(page.preemptions_per_second, sigma=0.0)))
     seen.put("vllm:num_preemptions_total", preempted)
     if not page.old:
@@ -188,17 +195,24 @@ def _vllm_times(seen: _Seen) -> None:
     made = seen.made
     finished = _finished(seen)
     bounds = HISTOGRAMS
-    seen.histogram("vllm:time_to_first_token_seconds", _EARLY_TTFT, made.first, made.first - made.arrived)
+    seen.histogram(
+        "vllm:time_to_first_token_seconds", _EARLY_TTFT, made.first, _between(made.arrived, made.first)
+    )
     name = "vllm:time_per_output_token_seconds" if seen.page.old else "vllm:inter_token_latency_seconds"
     ends, tokens, between = _tokens(seen)
     seen.histogram(name, bounds["inter_token_seconds"], ends, between, np.round(tokens))
-    e2e = made.freed - made.arrived
+    e2e = _between(made.arrived, made.freed)
     seen.histogram("vllm:e2e_request_latency_seconds", seen.page.e2e_bounds, finished, e2e)
-    queued = made.scheduled - made.arrived
+    queued = _between(made.arrived, made.scheduled)
     seen.histogram("vllm:request_queue_time_seconds", bounds["queue_seconds"][:-3], finished, queued)
-    with np.errstate(invalid="ignore"):  # neither ever came: no observation
-        prefill = made.first - made.scheduled
+    prefill = _between(made.scheduled, made.first)
     seen.histogram("vllm:request_prefill_time_seconds", bounds["prefill_seconds"][:-4], finished, prefill)
+
+
+def _between(early: Floats, late: Floats) -> Floats:
+    """Seconds from one moment to the next, NaN where neither ever came."""
+    with np.errstate(invalid="ignore"):
+        return late - early
 
 
 def _finished(seen: _Seen) -> Floats:
@@ -255,19 +269,28 @@ def sglang(stage: Stage, made: Flow, page: Page) -> None:
     seen.put("sglang:max_total_num_tokens", pool, **rank)
     seen.put("sglang:prompt_tokens_total", seen.count(made.first, made.prompt))
     seen.put("sglang:cached_tokens_total", seen.count(made.first, made.cached))
-    seen.put("sglang:generation_tokens_total", np.round(seen.count(ends, tokens) + seen.count(made.first)))
+    seen.put(
+        "sglang:generation_tokens_total",
+        np.round(made.traffic.tokens_per_step * seen.count(ends, tokens) + seen.count(made.first)),
+    )
     finished = _finished(seen)
     seen.put("sglang:num_requests_total", seen.count(finished))
     bounds = HISTOGRAMS
     ttft = tuple(bound for bound in _EARLY_TTFT if bound >= 0.1)
-    seen.histogram("sglang:time_to_first_token_seconds", ttft, made.first, made.first - made.arrived)
+    seen.histogram("sglang:time_to_first_token_seconds", ttft, made.first, _between(made.arrived, made.first))
     seen.histogram(
         "sglang:inter_token_latency_seconds", bounds["inter_token_seconds"], ends, between, np.round(tokens)
     )
     seen.histogram(
-        "sglang:e2e_request_latency_seconds", bounds["e2e_seconds"], finished, made.freed - made.arrived
+        "sglang:e2e_request_latency_seconds",
+        bounds["e2e_seconds"],
+        finished,
+        _between(made.arrived, made.freed),
     )
     seen.histogram(
-        "sglang:queue_time_seconds", bounds["queue_seconds"][:-3], finished, made.scheduled - made.arrived
+        "sglang:queue_time_seconds",
+        bounds["queue_seconds"][:-3],
+        finished,
+        _between(made.arrived, made.scheduled),
     )
     _own(seen)

@@ -26,8 +26,10 @@ def _blocked_head() -> Bundle:
         requests_per_second=0.2, prompt_tokens=1_000.0, queue_seconds=queue, pool_tokens=24_000.0, cached_ratio=0.0,
         asks=(*giants, *small, *residents),
     )  # fmt: skip
-    serve(stage, traffic, Page(config={"kv_cache_size_tokens": "24000", "enable_prefix_caching": "True"}))
-    machine(stage)
+    made = serve(
+        stage, traffic, Page(config={"kv_cache_size_tokens": "24000", "enable_prefix_caching": "True"})
+    )
+    machine(stage, made)
     return stage.bundle()
 
 
@@ -51,8 +53,8 @@ def _long_prefill() -> Bundle:
         config={"kv_cache_size_tokens": "1200000", "enable_prefix_caching": "True"},
         preemptions_per_second=constant(0.0),
     )
-    serve(stage, traffic, page)
-    machine(stage)
+    made = serve(stage, traffic, page)
+    machine(stage, made)
     return stage.bundle()
 
 

@@ -45,7 +45,9 @@ class Traffic:
     once, 0 for no limit (then ``queue_seconds`` alone makes requests wait; with a limit both do). ``spread``: sigma
     of the lengths' logarithm. ``patience_seconds``: when clients without a first token leave; the engine notices
     if ``abort_frees``. ``client_gap_seconds``: before the engine sees a request. ``down``: spells without a
-    process. ``pool_tokens``: the KV pool."""
+    process. ``pool_tokens``: the KV pool. ``connections``: most requests that a proxy lets through at
+    once, 0 for no limit. ``hangup``: when every client leaves at once. ``tokens_per_step``: what a speculating
+    engine makes in one step; ``token_seconds`` is then a step's time."""
 
     requests_per_second: Profile
     prompt_tokens: Profile
@@ -62,6 +64,9 @@ class Traffic:
     abort_frees: bool = True
     client_gap_seconds: Profile = constant(0.015)
     down: tuple[tuple[float, float], ...] = ()
+    connections: int = 0
+    hangup: float = math.inf
+    tokens_per_step: float = 1.0
     asks: tuple[Ask, ...] = ()
     tenants: tuple[str, ...] = ("app",)
     seed: int = 1
@@ -102,7 +107,8 @@ class Flow:
         at = times[:, np.newaxis]
         inside = (self.scheduled <= at) & (self.freed > at)
         made = np.interp(times, self.grid, self.tokens_done)[:, np.newaxis] - self.done_at(self.first)
-        made = np.clip(np.where(self.first <= at, made, 0.0), 0.0, self.output)
+        made = np.where(self.first <= at, made, 0.0) * self.traffic.tokens_per_step
+        made = np.clip(made, 0.0, self.output)
         held: Floats = np.where(inside, self.prompt + made, 0.0).sum(axis=1)
         return np.clip(held / self.traffic.pool_tokens, 0.0, 1.0)
 
@@ -125,7 +131,7 @@ def flow(traffic: Traffic, seconds: float) -> Flow:
     waits = traffic.queue_seconds.over(arrived) * rng.lognormal(0.0, 0.2, len(sent))
     waits = np.where(np.isnan(asked), waits, asked)
     prefill = (prompt - cached) / traffic.prefill_tokens_per_second.over(arrived) + 0.02
-    scheduled, first, freed = _served(traffic, arrived, waits, prefill, output, (grid, work, done))
+    arrived, scheduled, first, freed = _served(traffic, arrived, waits, prefill, output, (grid, work, done))
     leaves, whole = _leaving(traffic, sent)
     gone = np.where(whole, freed, first) > leaves
     if traffic.abort_frees:
@@ -187,36 +193,40 @@ def _served(
     prefill: Floats,
     output: Floats,
     courses: tuple[Floats, Floats, Floats],
-) -> tuple[Floats, Floats, Floats]:
-    """Scheduled, first token, last token. With slots first come, first served."""
+) -> tuple[Floats, Floats, Floats, Floats]:
+    """At the engine, scheduled, first token, last token. With slots or connections first come, first served."""
     grid, work, done = courses
 
     def ends(begin: Floats, rows: slice | int) -> tuple[Floats, Floats]:
         first = _inverse(np.interp(begin, grid, work) + prefill[rows], work, grid)
         first = np.where(np.isfinite(begin), first, np.inf)
-        last = _inverse(np.interp(np.minimum(first, grid[-1]), grid, done) + output[rows] - 1.0, done, grid)
+        steps = (output[rows] - 1.0) / traffic.tokens_per_step
+        last = _inverse(np.interp(np.minimum(first, grid[-1]), grid, done) + steps, done, grid)
         return first, np.where(np.isfinite(first), last, np.inf)
 
-    if not traffic.slots:
+    limit = traffic.slots or traffic.connections
+    if not limit:
         begin = arrived + waits
-        return begin, *ends(begin, slice(None))
-    begin, first, last = np.empty_like(arrived), np.empty_like(arrived), np.empty_like(arrived)
+        return arrived, begin, *ends(begin, slice(None))
+    came, begin, first, last = (np.empty_like(arrived) for _ in range(4))
     busy: list[float] = []
     for row in range(len(arrived)):
-        begin[row] = arrived[row] + waits[row]
-        if len(busy) >= traffic.slots:
-            begin[row] = max(begin[row], heapq.heappop(busy))
+        free = heapq.heappop(busy) if len(busy) >= limit else -np.inf
+        came[row] = max(arrived[row], free) if traffic.connections else arrived[row]
+        begin[row] = max(came[row] + waits[row], free)
         one = ends(begin[row : row + 1], slice(row, row + 1))
         first[row], last[row] = one[0][0], one[1][0]
         heapq.heappush(busy, last[row])
-    return begin, first, last
+    return came, begin, first, last
 
 
 def _leaving(traffic: Traffic, sent: Floats) -> tuple[Floats, NDArray[np.bool_]]:
     """When each client would leave, and whether it leaves for want of the whole answer, not of a first token."""
     held = {ask.at: ask.leaves_after_seconds for ask in traffic.asks}
     patience = np.array([held.get(at, traffic.patience_seconds) for at in sent.tolist()])
-    return sent + patience, np.array([at in held for at in sent.tolist()], dtype=np.bool_)
+    leaves = np.where(sent < traffic.hangup, np.minimum(sent + patience, traffic.hangup), sent + patience)
+    whole = (leaves == traffic.hangup) | np.array([at in held for at in sent.tolist()], dtype=np.bool_)
+    return leaves, whole
 
 
 def _interrupted(

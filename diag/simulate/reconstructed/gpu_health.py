@@ -70,9 +70,9 @@ def _clock(hour: int, at: float, day: str = "2026-06-01") -> str:
 def _exit_zero() -> Bundle:
     stage = Stage(seconds=3600.0, start=1_787_166_060.0)  # 2026-08-19 19:01:00, so that 19:41:00 is inside
     fault = 2400.0
-    serve(stage, calm(down=((fault, 1e9),), requests_per_second=0.25))
+    made = serve(stage, calm(down=((fault, 1e9),), requests_per_second=0.25))
     alive = points((fault, 0.82), (fault, 0.0))
-    machine(stage, board=Board(model="NVIDIA GB10", utilization=alive, power_watts=step(fault, 48.0, 6.0), limit_watts=constant(100.0), reasons=False,
+    machine(stage, made, board=Board(model="NVIDIA GB10", utilization=alive, power_watts=step(fault, 48.0, 6.0), limit_watts=constant(100.0), reasons=False,
                                used_bytes=step(fault, 9e10, 1e9), clock_mhz=step(fault, 2190.0, 210.0), max_clock_mhz=2190.0))  # fmt: skip
     text = "Xid (PCI:000f:01:00): 31, pid=2211, name=VLLM::EngineCor, MMU Fault: ENGINE GRAPHICS GPC3 GPCCLIENT_T1_7 faulted @ 0xee7a_a0203000. Fault is of type FAULT_PDE ACCESS_TYPE_VIRT_READ"
     stage.say("kernel", fault, f"[2026-08-19 19:41:00] NVRM: {text}")
@@ -146,7 +146,10 @@ def _hidden_state() -> Bundle:
     stage = Stage()
     flip = 1290.0
     traffic = calm(
-        requests_per_second=0.04, output_tokens=900.0, token_seconds=step(flip, 1 / 73.5, 1 / 50.0)
+        requests_per_second=0.04,
+        output_tokens=900.0,
+        tokens_per_step=4.65,
+        token_seconds=step(flip, 0.063, 0.094),
     )
     serve(stage, traffic)
     for index in range(4):
@@ -203,10 +206,10 @@ def _boost_ends() -> Bundle:
     stage = Stage()
     busy = 1200.0
     traffic = calm(requests_per_second=step(busy, 0.2, 0.45), token_seconds=step(busy, 0.022, 0.024))
-    serve(stage, traffic)
+    made = serve(stage, traffic)
     board = Board(model="NVIDIA H200", clock_mhz=step(busy, 1830.0, 1500.0), power_watts=step(busy, 520.0, 697.0), power_ratio=step(busy, 0.05, 0.9),
                   utilization=step(busy, 0.6, 0.99), celsius=step(busy, 55.0, 63.0))  # fmt: skip
-    machine(stage, board=board, gpus=4)
+    machine(stage, made, board=board, gpus=4)
     return stage.bundle()
 
 
@@ -282,7 +285,7 @@ def _dead_fabric() -> Bundle:
         prefill_tokens_per_second=step(up, 8_000.0, 600.0),
         down=((down, up),),
     )
-    serve(stage, traffic)
+    made = serve(stage, traffic)
     links = {"DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL": constant(0.0), "DCGM_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL": constant(0.0),
              "DCGM_FI_PROF_NVLINK_TX_BYTES": step(up, 4.1e10, 0.0), "DCGM_FI_PROF_PCIE_TX_BYTES": step(up, 6.0e8, 2.1e10)}  # fmt: skip
     board = Board(
@@ -292,7 +295,7 @@ def _dead_fabric() -> Bundle:
         limit_watts=constant(1100.0),
         more=links,
     )
-    machine(stage, board=board, gpus=4)
+    machine(stage, made, board=board, gpus=4)
     started(stage, "vllm", {"tensor_parallel_size": 8}, at=up - 60.0)
     return stage.bundle()
 

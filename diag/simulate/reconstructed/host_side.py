@@ -26,12 +26,12 @@ def _interpreter() -> Bundle:
         token_seconds=points((0.0, 0.02), (onset, 0.02), (onset + 60.0, 0.058), (2400.0, 0.058)), pool_tokens=1_200_000.0,
     )  # fmt: skip
     page = Page(cpu_ratio=points((onset, 0.55), (onset + 60.0, 1.02), (2400.0, 1.02)))
-    serve(stage, traffic, page, records=False)
+    made = serve(stage, traffic, page, records=False)
     board = Board(
         utilization=points((onset, 0.88), (onset + 60.0, 0.67), (2400.0, 0.66)),
         power_watts=step(onset, 510.0, 430.0),
     )
-    machine(stage, board=board, gpus=2, node=Host(user_ratio=constant(2.1 / 48)))
+    machine(stage, made, board=board, gpus=2, node=Host(user_ratio=constant(2.1 / 48)))
     return stage.bundle()
 
 
@@ -50,6 +50,7 @@ def _grammar_pool() -> Bundle:
     utilization = spells(((at, at + 28.0) for at in bursts), 0.8, 0.2)
     machine(
         stage,
+        made,
         board=Board(utilization=utilization),
         node=Host(user_ratio=spells(((at, at + 28.0) for at in bursts), 0.05, 0.07)),
     )
@@ -69,30 +70,29 @@ def _grammar_pool() -> Bundle:
 
 
 def _collections() -> Bundle:
-    stage = Stage(seconds=22_200.0, step_seconds=120.0)
-    uptime = 1_800.0  # at the window's start
-    marks = [900.0 * n for n in range(1, 24)]
-    # 7 s at 1 h, 23 s at 3.5 h, 46 s at 6.5 h.
-    stall = points((0.0, 3.0), (3600.0 - uptime, 7.0), (12_600.0 - uptime, 23.0), (23_400.0 - uptime, 46.0))
-    pauses = [(mark, mark + max(1.0, round(stall.at(mark)))) for mark in marks]
+    stage = Stage(seconds=11_700.0, step_seconds=30.0)
+    uptime = 12_000.0  # 3 h 20 min at the window's start
+    # 23 s at 3.5 h, 46 s at 6.5 h.
+    stall = points((12_600.0 - uptime, 23.0), (23_400.0 - uptime, 46.0))
+    pauses = [(mark, mark + round(stall.at(mark))) for mark in (600.0 + 908.0 * n for n in range(13))]
     traffic = calm(
-        requests_per_second=0.06, output_tokens=500.0, token_seconds=0.02, speed=spells(pauses, 1.0, 0.0)
+        requests_per_second=0.25, output_tokens=700.0, token_seconds=0.02, speed=spells(pauses, 1.0, 0.0)
     )
-    resident = points((0.0, 9.0e9), (21_600.0, 3.4e10), (22_200.0, 3.5e10))
-    serve(
-        stage,
-        traffic,
-        Page(resident_bytes=resident, uptime_seconds=uptime, cpu_ratio=constant(1.02)),
-        engine="sglang",
+    page = Page(
+        resident_bytes=points((0.0, 2.1e10), (11_700.0, 3.5e10)),
+        uptime_seconds=uptime,
+        cpu_ratio=constant(1.02),
     )
+    made = serve(stage, traffic, page, engine="sglang", records=False)
+    # The peers spin in a collective meanwhile: all of the time, at little power.
     board = Board(
         utilization=spells(pauses, 0.78, 1.0),
         power_watts=spells(pauses, 620.0, 290.0),
         limit_watts=constant(1100.0),
     )
-    machine(stage, board=board, gpus=2, node=Host(available_bytes=points((0.0, 3.8e11), (22_200.0, 3.4e11))))
+    machine(stage, made, board=board)
     for begin, end in pauses:
-        if end - begin >= 20.0:
+        if end - begin > 20.0:
             at = begin + 20.0
             text = "Health check failed. Server couldn't get a response from detokenizer for last 20 seconds. tic start time: 10:20:11."
             stage.say("sglang", at, f"[{_clock(stage, at)}] {text}")
@@ -111,8 +111,8 @@ def _frozen_step() -> Bundle:
     traffic = calm(
         requests_per_second=0.4, output_tokens=97.0, token_seconds=0.006, speed=spells(slow, 1.0, 0.0)
     )
-    serve(stage, traffic)
-    machine(stage)
+    made = serve(stage, traffic)
+    machine(stage, made)
     for at, took, tracked in ((1501.0, 4442.360, 1052645), (1503.0, 2164.036, 1035628)):
         text = (
             f"GC took {took:.3f}ms to complete. Collected 377 objects (out of {tracked}) in GC generation 2."
@@ -135,9 +135,10 @@ def _detokenizer() -> Bundle:
         pool_tokens=1_600_000.0,
         asks=asks,
     )
-    serve(stage, traffic, Page(cpu_ratio=points((0.0, 0.5), (2400.0, 0.75))), records=False)
+    made = serve(stage, traffic, Page(cpu_ratio=points((0.0, 0.5), (2400.0, 0.75))), records=False)
     machine(
         stage,
+        made,
         board=Board(
             utilization=points((0.0, 0.86), (1950.0, 0.76), (2400.0, 0.74)),
             power_watts=constant(70.0),
@@ -152,7 +153,7 @@ def _renderer() -> Bundle:
     onset = 1260.0
     traffic = calm(requests_per_second=step(onset, 0.25, 0.8), output_tokens=400.0)
     made = serve(stage, traffic, records=False)
-    machine(stage)
+    machine(stage, made)
     stage.record(made, "gpu-0:8000")
     stage.requests = [_rendered(one, stage.start + onset) for one in stage.requests]
     sidecar = {"instance": "gpu-0:8088", "job": "render"}
@@ -178,7 +179,7 @@ def _numa(*, effect: float, remote: float, offload: bool) -> Bundle:
     traffic = calm(
         token_seconds=step(restart, 0.03, 0.03 * effect), down=((restart, restart + 60.0),) if offload else ()
     )
-    serve(stage, traffic)
+    made = serve(stage, traffic)
     gigabyte_pages = 240_000.0
     counters = {
         "node_memory_numa_other_node_total": (
@@ -192,6 +193,7 @@ def _numa(*, effect: float, remote: float, offload: bool) -> Bundle:
     }
     machine(
         stage,
+        made,
         node=Host(counters=counters),
         board=Board(model="Tesla V100-SXM2-32GB", limit_watts=constant(300.0), power_watts=constant(210.0)),
         gpus=2,
@@ -205,30 +207,22 @@ def _block_ids() -> Bundle:
         requests_per_second=0.05, prompt_tokens=200.0, output_tokens=10.0, token_seconds=0.021, spread=0.1
     )
     resident = points((0.0, 4.0e9), (28_800.0, 2.9e10))
-    serve(stage, traffic, Page(resident_bytes=resident, cpu_ratio=constant(1.6)))
-    machine(stage, node=Host(available_bytes=points((0.0, 3.8e11), (28_800.0, 3.55e11))))
+    made = serve(stage, traffic, Page(resident_bytes=resident, cpu_ratio=constant(1.6)))
+    machine(stage, made, node=Host(available_bytes=points((0.0, 3.8e11), (28_800.0, 3.55e11))))
     return stage.bundle()
 
 
 def _processor_cache() -> Bundle:
     stage = Stage(seconds=3600.0, step_seconds=20.0)
-    paging, killed, back = 1800.0, 2520.0, 2640.0
-    gaps = points((0.0, 0.02), (paging, 0.02), (killed, 2.5), (killed, 0.02))
-    traffic = calm(
-        requests_per_second=0.5, output_tokens=120.0, client_gap_seconds=gaps, down=((killed, back),)
-    )
+    killed, back = 2520.0, 2640.0
     resident = points((0.0, 8e9), (killed, 5.9e10), (killed, 8e9), (3600.0, 2.2e10))
-    serve(stage, traffic, Page(resident_bytes=resident))
-    node = Host(
-        memory_bytes=6.4e10, available_bytes=points((0.0, 5.1e10), (paging, 1.8e9), (killed, 3e8), (killed, 5.1e10), (3600.0, 3.6e10)),
-        major_faults=points((paging, 0.1), (killed, 420.0), (killed, 0.1)), oom_kills=spells(((killed, killed + 20.0),), 0.0, 0.05),
-    )  # fmt: skip
-    machine(stage, node=node)
-    stage.say(
-        "kernel",
-        killed,
-        f"[{_clock(stage, killed)}] Out of memory: Killed process 4121 (python3) total-vm:118401204kB, anon-rss:58212340kB",
-    )
+    traffic = calm(requests_per_second=0.5, output_tokens=120.0, down=((killed, back),))
+    made = serve(stage, traffic, Page(resident_bytes=resident))
+    available = points((0.0, 5.4e10), (killed, 1.2e9), (killed, 6.1e10), (back, 5.5e10), (3600.0, 4.1e10))
+    kills = spells(((killed, killed + 20.0),), 0.0, 0.05)
+    machine(stage, made, node=Host(memory_bytes=6.4e10, available_bytes=available, oom_kills=kills))
+    text = "Out of memory: Killed process 4121 (python3) total-vm:118401204kB, anon-rss:58212340kB"
+    stage.say("kernel", killed, f"[{_clock(stage, killed)}] {text}")
     started(stage, "vllm", {"model": "Qwen2.5-Omni-7B"}, at=back - 60.0)
     return stage.bundle()
 
@@ -240,8 +234,8 @@ def _delayed_free() -> Bundle:
     queue = points((onset, 0.01), (2400.0, 14.0))
     traffic = calm(requests_per_second=0.3, queue_seconds=queue)
     waiting = points((onset, 0.0), (2400.0, 5.0))
-    serve(stage, traffic, Page(gauges={"kv": floor, "running": constant(1.0), "waiting": waiting}))
-    machine(stage)
+    made = serve(stage, traffic, Page(gauges={"kv": floor, "running": constant(1.0), "waiting": waiting}))
+    machine(stage, made)
     started(stage, "vllm", {"kv_transfer_config": {"kv_connector": "DynamoConnector", "kv_role": "kv_both"}})
     for n in range(40):
         at = 60.0 * n + 30.0
@@ -280,9 +274,10 @@ HOST_SIDE = (
         "CPU-GC-SGL-28067", _CPU, "sgl-project/sglang#28067", "reporter-confirmed",
         "stalls of 7 s at 1 h, 23 s at 3.5 h, 46 s at 6.5 h of uptime; peers at 100 % and low power meanwhile; the health "
         "check's line; 20 s probe.",
-        "a stall every 15 minutes, chat traffic, resident memory (9 to 35 GB), power (620 and 290 W), two of eight GPUs.",
+        "the hours from 3 h 20 min of uptime on, a stall every 15 minutes, chat traffic, resident memory (21 to 35 GB), power (620 "
+        "and 290 W), one of eight GPUs.",
         Label("runtime_pauses", "stop-the-world collection over a heap that grows", accept=("host_memory_leak",),
-              must_not=("gpu_hardware_fault", "load_burst"), onset_seconds=1800.0),
+              must_not=("gpu_hardware_fault", "load_burst"), onset_seconds=600.0),
         _collections,
     ),
     Reconstructed(
@@ -337,9 +332,9 @@ HOST_SIDE = (
     Reconstructed(
         "MEM-MMCACHE-351", _MEMORY, "QwenLM/Qwen2.5-Omni#351", "likely",
         "RAM climbs over 4,000 audio requests and is not given back; the process is killed in the next round.",
-        "64 GB of RAM, paging from 1,800 s, the kill at 2,520 s and a restart two minutes later; latencies.",
+        "resident memory from 8 GB to a limit of 59 GB, the kill at 2,520 s and a restart two minutes later; traffic, GPU, host.",
         Label("host_memory_leak", "memory of the server grows until it dies (a cache without a bound that fits)",
-              accept=("engine_restart",), must_not=("load_burst", "kv_cache_exhaustion"), onset_seconds=1800.0),
+              accept=("engine_restart",), must_not=("load_burst", "kv_cache_exhaustion"), onset_seconds=2520.0),
         _processor_cache,
     ),
     Reconstructed(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from diag.simulate.parts import Bundle
-from diag.simulate.profiles import constant, spells, step
+from diag.simulate.profiles import Profile, constant, spells, step
 from diag.simulate.reconstructed.case import Label, Reconstructed
 from diag.simulate.reconstructed.engine_pages import Page
 from diag.simulate.reconstructed.flow import Ask, Traffic, flow
@@ -35,7 +35,7 @@ def _thrash() -> Bundle:
     gauges = {"running": step(cliff, 8.0, 6.0), "waiting": step(cliff, 0.0, 2.0), "kv": used}
     page = Page(gauges=gauges, preemptions_per_second=step(cliff, 0.0, 0.2))
     made = serve(stage, traffic, page, records=False)
-    machine(stage)
+    machine(stage, made)
     shown = {1259.0: (239.2, 91.2), 1269.0: (239.2, 91.6), 1279.0: (240.0, 91.9), 1329.0: (240.8, 93.9),
              1359.0: (240.8, 95.0), 1379.0: (240.0, 95.8)}  # fmt: skip
     posted = {at: _posted_line(stage, at, rate, kv) for at, (rate, kv) in shown.items()}
@@ -81,8 +81,8 @@ def _capacity() -> Bundle:
             "enable_prefix_caching": "True",
         },
     )
-    serve(stage, traffic, page)
-    machine(stage)
+    made = serve(stage, traffic, page)
+    machine(stage, made)
     started(stage, "vllm", {"max_model_len": 1_000_000, "max_num_seqs": 4}, "GPU KV cache size: 1,526,178 tokens",
             "Maximum concurrency for 1,000,000 tokens per request: 1.53x")  # fmt: skip
     return stage.bundle()
@@ -91,8 +91,9 @@ def _capacity() -> Bundle:
 def _policy() -> Bundle:
     stage = Stage(seconds=7200.0, step_seconds=30.0)
     change = 3900.0
-    paused = ((change + begin, change + begin + 190.0) for begin in (150.0, 900.0, 1700.0, 2500.0))
-    tokens = spells(paused, 0.1, 1.05)
+    paused = ((change + begin, change + begin + 430.0) for begin in (150.0, 1800.0))
+    tokens = spells(paused, 0.125, 1.1)
+    tokens = Profile((0.0, change, *tokens.times[1:]), (0.1, 0.1, *tokens.values[1:]))
     long = calm(
         requests_per_second=step(change, 0.161, 0.0957), prompt_tokens=24_000.0, output_tokens=1_000.0, token_seconds=tokens,
         cached_ratio=0.0, spread=0.2, tenants=("long-context",),

@@ -21,7 +21,7 @@ _CACHE_ON = {"enable_prefix_caching": "True", "block_size": "16", "num_gpu_block
 
 def _seed() -> Bundle:
     stage = Stage(step_seconds=20.0)
-    down, up = 1200.0, 1260.0
+    up = 1260.0
     hashes = {
         "gpu-0": r"b'\xfb\x84\xb52N{O\xaa]\xb6\x9aoI\xd7\xc7j'",
         "gpu-1": r"b'\x1c\x07\x9e\x11\xd0\xaf\x8bM\x85\x02\xbb\x9f\xc4\x13y!'",
@@ -30,16 +30,21 @@ def _seed() -> Bundle:
         second = number == 1
         traffic = calm(
             prompt_tokens=9_000.0, requests_per_second=0.3, prefill_tokens_per_second=5_000.0, seed=number + 1,
-            cached_ratio=step(down, 0.82, 0.2) if second else 0.82, down=((down, up),) if second else (),
+            cached_ratio=step(up, 0.82, 0.2) if second else 0.82,
         )  # fmt: skip
         stored: dict[str, tuple[dict[str, str], Profile]] = {
             "vllm:external_prefix_cache_queries_total": ({}, constant(700.0)),
             "vllm:external_prefix_cache_hits_total": (
                 {},
-                step(down, 420.0, 0.0) if second else constant(420.0),
+                step(up, 420.0, 0.0) if second else constant(420.0),
             ),
         }
-        serve(stage, traffic, Page(host=f"{name}:8000", counters=stored, config=_CACHE_ON), turns=10)
+        serve(
+            stage,
+            traffic,
+            Page(host=f"{name}:8000", counters=stored, config=_CACHE_ON, resets=(up,) if second else ()),
+            turns=10,
+        )
         at = up - 40.0 if second else -7200.0
         for offset, text in enumerate((
             "LMCache WARNING: Using builtin hash without PYTHONHASHSEED set. For production environments (non-testing "
@@ -63,8 +68,8 @@ def _align() -> Bundle:
         requests_per_second=step(1200.0, 0.08, 0.3), prompt_tokens=6_000.0, output_tokens=400.0, token_seconds=0.02,
         cached_ratio=step(1200.0, 0.0, 0.06), spread=0.02,
     )  # fmt: skip
-    serve(stage, traffic, Page(config=_CACHE_ON), turns=50)
-    machine(stage)
+    made = serve(stage, traffic, Page(config=_CACHE_ON), turns=50)
+    machine(stage, made)
     started(stage, "vllm", {"enable_prefix_caching": True, "max_num_batched_tokens": 8192})
     return stage.bundle()
 
@@ -129,8 +134,8 @@ def _timestamp() -> Bundle:
         requests_per_second=0.1, prompt_tokens=17_000.0, output_tokens=200.0, prefill_tokens_per_second=2_125.0, spread=0.03,
         cached_ratio=step(onset, 12_300 / 17_000, 32 / 17_000), tenants=("agent",),
     )  # fmt: skip
-    serve(stage, traffic, Page(config=_CACHE_ON), turns=15)
-    machine(stage)
+    made = serve(stage, traffic, Page(config=_CACHE_ON), turns=15)
+    machine(stage, made)
     stage.event(onset, "deploy", "agent", "agent updated (engine untouched)")
     return stage.bundle()
 
@@ -152,10 +157,10 @@ PREFIX_CACHE = (
         "PFX-SEED-1139", _FAMILY, "LMCache/LMCache#1139", "maintainer-confirmed",
         "the log lines on PYTHONHASHSEED and NONE_HASH (another one in each process); LMCache hit tokens: 0 for what the other "
         "instance stored; stores succeed.",
-        "two instances, the second restarted at 1,200 s; lengths, local hits (82 %, then 20 %), external counters.",
+        "two instances, the second drained and started anew by 1,260 s; lengths, local hits (82 %, then 20 %), external counters.",
         Label("prefix_cache_broken", "hashes differ between processes: on, but the shared part never hits",
               accept=("prefix_cache_scattered",), must_not=("prefix_cache_off", "kv_transfer_failure", "kv_cache_exhaustion"),
-              onset_seconds=1200.0, scope={"instance": ("gpu-1:8000",)}),
+              onset_seconds=1260.0, scope={"instance": ("gpu-1:8000",)}),
         _seed,
     ),
     Reconstructed(

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from diag.model import Floats
 from diag.simulate.profiles import Profile, constant
 from diag.simulate.reconstructed.engine_pages import Page, sglang, vllm
@@ -66,11 +68,31 @@ def serve(
     return made
 
 
-def machine(stage: Stage, *, board: Board | None = None, node: Host | None = None, gpus: int = 1) -> None:
-    """GPUs of one kind, and their host."""
+def machine(
+    stage: Stage, made: Flow, *, board: Board | None = None, node: Host | None = None, gpus: int = 1
+) -> None:
+    """GPUs of one kind, and their host. Where ``board`` says nothing of use and power they follow the engine: busy
+    while a request computes, at rest while none does or no step runs."""
+    chosen, plain = board or Board(), Board()
+    busy = _busy(stage, made)
+    if chosen.utilization == plain.utilization:
+        chosen = replace(chosen, utilization=course(stage.times, 0.85 * busy))
+    if chosen.power_watts == plain.power_watts:
+        chosen = replace(chosen, power_watts=course(stage.times, 95.0 + 400.0 * busy))
     for index in range(gpus):
-        dcgm(stage, replace(board or Board(), index=index))
+        dcgm(stage, replace(chosen, index=index))
     host(stage, node or Host())
+
+
+def _busy(stage: Stage, made: Flow) -> Floats:
+    """Share of each scrape interval's seconds in which some request computes, shape (n,)."""
+    seconds = made.grid[made.grid >= -stage.step_seconds]
+    works = (made.running(seconds) > 0) & (made.traffic.speed.over(seconds) > 0)
+    total = np.concatenate([[0.0], np.cumsum(works)])
+    at = np.searchsorted(seconds, stage.times, side="right")
+    before = np.maximum(at - round(stage.step_seconds), 0)
+    share: Floats = (total[at] - total[before]) / np.maximum(at - before, 1)
+    return share
 
 
 def started(stage: Stage, log: str, arguments: Mapping[str, Any], *texts: str, at: float = -7200.0) -> None:

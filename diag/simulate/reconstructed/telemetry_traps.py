@@ -29,8 +29,8 @@ def _frozen() -> Bundle:
                    speed=step(aborted, 1.0, 0.0), cached_ratio=0.305, queue_seconds=14.0)  # fmt: skip
     gauges = {"running": constant(106.0), "waiting": constant(15.0), "kv": constant(0.904)}
     page = Page(gauges=gauges, cpu_ratio=step(aborted, 0.4, 0.03))
-    serve(stage, traffic, page, records=False)
-    serve(stage, calm(requests_per_second=0.3, seed=2), Page(host="gpu-1:8000"), records=False)
+    serve(stage, traffic, page)
+    serve(stage, calm(requests_per_second=0.3, seed=2), Page(host="gpu-1:8000"))
     for index, power in ((0, step(aborted, 560.0, 76.0)), (1, constant(430.0))):
         busy = step(aborted, 0.95, 0.0) if index == 0 else constant(0.6)
         dcgm(
@@ -58,7 +58,7 @@ _OLD_NAMES = {
 def _renamed() -> Bundle:
     stage = Stage()
     upgrade = 1200.0
-    serve(
+    made = serve(
         stage,
         calm(cached_ratio=0.5),
         Page(
@@ -66,7 +66,7 @@ def _renamed() -> Bundle:
             gauges={"kv": points((0.0, 0.31), (800.0, 0.36), (1500.0, 0.3), (2400.0, 0.34))},
         ),
     )
-    machine(stage)
+    machine(stage, made)
     split: list[RawSeries] = []
     for series in stage.metrics["engine"]:
         old = _OLD_NAMES.get(series.labels["__name__"])
@@ -93,14 +93,14 @@ def _top_bucket() -> Bundle:
     stage = Stage(seconds=3600.0, step_seconds=30.0)
     bounds = tuple(bound for bound in HISTOGRAMS["e2e_seconds"] if bound <= 60.0)
     traffic = calm(requests_per_second=0.15, output_tokens=4_000.0, token_seconds=0.03, pool_tokens=900_000.0)
-    serve(stage, traffic, Page(e2e_bounds=bounds))
-    machine(stage)
+    made = serve(stage, traffic, Page(e2e_bounds=bounds))
+    machine(stage, made)
     return stage.bundle()
 
 
 def _one_engine_of_two() -> Bundle:
     stage = Stage()
-    serve(stage, calm(requests_per_second=0.3), Page(engine="1", model="deepseek-v4-flash-w8a8-mtp"))
+    made = serve(stage, calm(requests_per_second=0.3), Page(engine="1", model="deepseek-v4-flash-w8a8-mtp"))
     idle = Page(
         engine="0",
         model="deepseek-v4-flash-w8a8-mtp",
@@ -108,18 +108,19 @@ def _one_engine_of_two() -> Bundle:
         gauges={"running": constant(0.0), "waiting": constant(0.0)},
     )
     serve(stage, calm(requests_per_second=0.0), idle, records=False)
-    machine(stage)
+    machine(stage, made)
     started(stage, "vllm", {"data_parallel_size": 2, "api_server_count": 2})
     return stage.bundle()
 
 
 def _no_page() -> Bundle:
     stage = Stage()
-    stage.record(flow(calm(), stage.seconds), "gpu-0:8000")
+    made = flow(calm(), stage.seconds)
+    stage.record(made, "gpu-0:8000")
     labels = {"instance": "gpu-0:8000", "job": "vllm"}
     stage.put("engine", "up", labels, np.zeros(len(stage.times)))
     stage.put("engine", "scrape_duration_seconds", labels, stage.noisy(0.03, 0.1))
-    machine(stage, gpus=4)
+    machine(stage, made, gpus=4)
     for n in range(160):
         stage.say(
             "vllm",
@@ -155,8 +156,8 @@ _VANISHED = ("XID_ERRORS", "CLOCKS_EVENT_REASONS", "THERMAL_VIOLATION", "POWER_V
 def _not_available() -> Bundle:
     stage = Stage()
     upgrade = 1200.0
-    serve(stage, calm())
-    machine(stage, gpus=2)
+    made = serve(stage, calm())
+    machine(stage, made, gpus=2)
     for row, series in enumerate(stage.metrics["gpu"]):
         if series.labels["__name__"].removeprefix("DCGM_FI_DEV_") in _VANISHED:
             kept = series.times < stage.start + upgrade
@@ -167,8 +168,8 @@ def _not_available() -> Bundle:
 
 def _debug_lines() -> Bundle:
     stage = Stage()
-    serve(stage, calm())
-    machine(stage)
+    made = serve(stage, calm())
+    machine(stage, made)
     for n in range(120):
         at = 20.0 * n
         for text in (
@@ -182,8 +183,8 @@ def _debug_lines() -> Bundle:
 
 def _flipping_gauge() -> Bundle:
     stage = Stage()
-    serve(stage, calm(cached_ratio=0.6), engine="sglang", turns=8)
-    machine(stage)
+    made = serve(stage, calm(cached_ratio=0.6), engine="sglang", turns=8)
+    machine(stage, made)
     drop = ("sglang:cached_tokens_total",)
     stage.metrics["engine"] = [one for one in stage.metrics["engine"] if one.labels["__name__"] not in drop]
     flips = np.where(np.arange(len(stage.times)) % 4 == 3, 0.61, 0.0)
@@ -201,12 +202,12 @@ def _flipping_gauge() -> Bundle:
 
 def _created() -> Bundle:
     stage = Stage()
-    serve(stage, calm(), Page(model="zai-org/GLM-4.5", more={
+    made = serve(stage, calm(), Page(model="zai-org/GLM-4.5", more={
         "vllm:request_max_num_generation_tokens_created": ({}, constant(1.7537953269356403e09)),
         "vllm:request_params_n_created": ({}, constant(1.753795326935825e09)),
         "vllm:generation_tokens_created": ({}, constant(1.7537953269356403e09)),
     }))  # fmt: skip
-    machine(stage)
+    machine(stage, made)
     return stage.bundle()
 
 
@@ -218,8 +219,8 @@ def _growing_context() -> Bundle:
     traffic = calm(
         requests_per_second=0.0, token_seconds=tokens, asks=asks, pool_tokens=510_000.0, cached_ratio=0.0
     )
-    serve(stage, traffic, engine="sglang", records=False)
-    machine(stage, node=Host())
+    made = serve(stage, traffic, engine="sglang", records=False)
+    machine(stage, made, node=Host())
     for at, count, usage, rate in (
         (999.0, 62_531, 0.12, 186.64),
         (1001.0, 62_851, 0.13, 185.93),

@@ -22,13 +22,13 @@ def _port_flap() -> Bundle:
     stage = Stage(start=1_758_121_200.0)  # 2025-09-17 15:00:00
     error, active, again = 983.0, 991.0, 1414.0
     died = again + 17.0
-    serve(stage, calm(down=((died, died + 240.0),)), Page(host="prefill-2:8000"))
+    made = serve(stage, calm(down=((died, died + 240.0),)), Page(host="prefill-2:8000"))
     counters = {
         "node_infiniband_link_downed_total": (_PORT, pulses((975.0, 1410.0), 15.0, 0.0, 1 / 15)),
         "node_infiniband_port_errors_received_total": (_PORT, pulses((975.0, 1410.0), 30.0, 0.0, 2.0)),
         "node_infiniband_link_error_recovery_total": (_PORT, pulses((975.0, 1410.0), 15.0, 0.0, 1 / 15)),
     }
-    machine(stage, node=Host(node="prefill-2", counters=counters))
+    machine(stage, made, node=Host(node="prefill-2", counters=counters))
     labels = {"instance": "prefill-2:9100", "job": "node", **_PORT}
     state = points(
         (error, 4.0),
@@ -65,8 +65,8 @@ def _port_flap() -> Bundle:
 def _sockets() -> Bundle:
     stage = Stage()
     restart = 1200.0
-    serve(stage, calm(token_seconds=0.04), Page(resets=(restart,)))
-    machine(stage, gpus=2)
+    made = serve(stage, calm(token_seconds=0.04), Page(resets=(restart,)))
+    machine(stage, made, gpus=2)
     for at, text in ((-7000.0, "NCCL INFO Channel 00/0 : 0[0] -> 1[0] [send] via NET/Socket/0"),
                      (restart - 30.0, "NCCL INFO Channel 00/0 : 0[0] -> 1[0] [send] via NET/IB/0/GDRDMA")):  # fmt: skip
         stage.say("vllm", at, vllm_line(stage, at, text, source="pynccl.py:63"))
@@ -81,8 +81,8 @@ def _lost_metadata() -> Bundle:
         queue_seconds=points((restart, 0.01), (restart + 90.0, 1.5), (2400.0, 2.0)),
     )  # fmt: skip
     page = Page(counters={"sglang:num_transfer_failed_reqs_total": ({}, step(restart, 0.0, 0.2))})
-    serve(stage, traffic, page, engine="sglang", turns=8)
-    machine(stage)
+    made = serve(stage, traffic, page, engine="sglang", turns=8)
+    machine(stage, made)
     # The first of these lines stands at 03:56:41, 1,601 s into the window.
     stage.say(
         "sglang",
@@ -119,7 +119,7 @@ def _over_budget() -> Bundle:
     traffic = calm(requests_per_second=0.0, token_seconds=0.02, pool_tokens=96.0, asks=(*small, *large))
     made = serve(stage, traffic, Page(), engine="sglang", records=False)
     stage.record(made, "gpu-0:8000")
-    machine(stage)
+    machine(stage, made)
     startup = "max_total_num_tokens=96, chunked_prefill_size=2048, max_prefill_tokens=16384, max_running_requests=48, context_len=4096"
     stage.say("sglang", -3000.0, f"[2026-06-01 11:10:00] {startup}")
     return stage.bundle()
