@@ -270,11 +270,11 @@ def test_trouble_lines_become_unmarked_events(write_lines: Write) -> None:
 
 def test_transfers_ports_and_workers_are_read_as_public_threads_show_them(write_lines: Write) -> None:
     """Mooncake with glog's stamps (sglang#4880), NCCL (llm-d#191), vLLM's abort (vllm#21148)."""
-    port = "prefill-2:311:405 [0] transport/net_ib.cc:199 NCCL WARN NET/IB : mlx5_32:1 Got async error event: port"
+    port = "prefill-2:311:405 [0] net_ib.cc:199 NCCL WARN NET/IB : mlx5_32:1 Got async error event: port"
     path = write_lines(
         "t.log",
         [
-            "W1129 22:00:00.856264 77969 transfer_metadata.cpp:153] Failed to retrieve segment descriptor, name p",
+            "W1129 22:00:00.856264 77969 metadata.cpp:153] Failed to retrieve segment descriptor, name peer",
             f"[2026-11-29 22:00:01] {port} error",
             f"[2026-11-29 22:00:02] {port} active",
             "(Worker_TP3 pid=311) ERROR 11-29 22:00:03 [executor.py:596] WorkerProc hit an exception.",
