@@ -15,9 +15,9 @@ __all__ = ["Ask", "Session"]
 
 class Session:
     """A conversation. ``first``: its place in its client's draws; ``history``: tokens said so far;
-    ``epoch``: grows when the start of that is trimmed away; ``home``: the server that had it last."""
+    ``epoch``: grows when the start of that is trimmed away."""
 
-    __slots__ = ("epoch", "first", "history", "home", "name", "tries", "turn", "turns")
+    __slots__ = ("epoch", "first", "history", "name", "tries", "turn", "turns")
 
     def __init__(self, name: str, first: int, turns: int) -> None:
         self.name = name
@@ -27,7 +27,6 @@ class Session:
         self.history = 0
         self.epoch = 0
         self.tries = 0
-        self.home = ""
 
 
 class Ask:

@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import deque
-from hashlib import blake2b
 from math import isnan, nan
 
 import numpy as np
 
 from diag.simulate.observed import Call
-from diag.simulate.plan import Balancing, Gateway
+from diag.simulate.plan import Gateway
 from diag.simulate.serving.asks import Ask
 from diag.simulate.serving.loop import Loop
 from diag.simulate.serving.reading import reader, stepped
+from diag.simulate.serving.routing import Router
 from diag.simulate.serving.sequences import Sequence
 from diag.simulate.serving.server import Server
 
 __all__ = ["RunningGateway"]
 
-_NOTICE_SECONDS = 1.0  # until a health check finds a dead replica
 _REFUSED_SECONDS = 0.002
-
-
-def _mark(session: str, server: str) -> bytes:
-    """Rendezvous hashing: a session stays where its mark is highest, whoever else comes or goes."""
-    return blake2b(f"{session}|{server}".encode(), digest_size=8).digest()
 
 
 class RunningGateway:
@@ -40,12 +33,11 @@ class RunningGateway:
         self.rows: list[tuple[int, int, int]] = []
         self._rng = rng
         self._pool: deque[Ask] = deque()
-        self._turn = 0
         self._delay = reader(plan.delay_seconds)
         self._stray = reader(plan.error_ratio)
         self._limit = stepped(plan.max_in_flight, plan.max_in_flight_steps)
         self._timeout = stepped(plan.timeout_seconds, plan.timeout_steps)
-        self._switches = [time for time, _ in plan.balancing]
+        self._router = Router(plan.balancing, plan.affinity_weight)
         for time, _ in plan.max_in_flight_steps:
             loop.at(time, self._pump)
 
@@ -89,7 +81,7 @@ class RunningGateway:
         if self._stray(now) > 0 and self._rng.random() < self._stray(now):
             self._fail(ask, None, 502)
             return
-        server = self._pick(ask, failed)
+        server = self._router.pick(ask, self.servers, failed, now)
         if server is None:
             self._close(ask, "error", 503, now)
             return
@@ -111,36 +103,6 @@ class RunningGateway:
             self._close(ask, "error", 400, self.loop.now)
         else:
             server.accept(ask, ask.call)
-
-    # Who gets it
-
-    def _pick(self, ask: Ask, failed: Server | None) -> Server | None:
-        now = self.loop.now
-        up = [s for s in self.servers if now - s.down_since < _NOTICE_SECONDS or not s.down]
-        if failed is not None and len(up) > 1:
-            up = [server for server in up if server is not failed]
-        if len(up) < 2:
-            return up[0] if up else None
-        self._turn += 1
-        at = max(bisect_right(self._switches, now) - 1, 0)
-        balancing = self.plan.balancing[at][1]
-        start = self._turn % len(up)
-        if balancing is Balancing.ROUND_ROBIN:
-            return up[start]
-        if balancing is Balancing.STICKY:
-            name = ask.session.name
-            return max(up, key=lambda server: _mark(name, server.name))
-        turned = up[start:] + up[:start]
-        if balancing is Balancing.LEAST_LOADED:
-            return min(turned, key=lambda server: server.in_flight)
-        return max(turned, key=lambda server: self._worth(ask, server, up))
-
-    def _worth(self, ask: Ask, server: Server, up: list[Server]) -> float:
-        """The share of the prompt that ``server`` holds against its load, relative to the mean one's."""
-        weight = self.plan.affinity_weight
-        held = min(server.held_tokens(ask.head_key, ask.session_key) / ask.call.prompt_tokens, 1.0)
-        mean = sum(other.in_flight for other in up) / len(up)
-        return weight * held - (1.0 - weight) * server.in_flight / max(mean, 1.0)
 
     # How it ends
 

@@ -180,8 +180,9 @@ class Server:
     def tick(self, seconds: float) -> None:
         """Take the pace that cards and host leave; ``seconds`` since the last tick."""
         now = self.loop.now
-        self._leaked += integrate(self._leak_rate, now - seconds, now)
-        self._leak()
+        if not self.down:
+            self._leaked += integrate(self._leak_rate, now - seconds, now)
+            self._leak()
         held = self.outside.held_slots
         self._refresh()
         if self.outside.held_slots != held:

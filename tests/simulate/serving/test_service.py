@@ -340,6 +340,20 @@ def test_balancing() -> None:
     assert hit_ratio(results[Balancing.CACHE_AWARE]) > hit_ratio(results[Balancing.ROUND_ROBIN]) + 0.1
 
 
+@pytest.mark.parametrize(("weight", "low", "high"), [(0.3, 0.4, 0.6), (0.99, 0.9, 1.0)])
+def test_a_router_that_looks_at_prefixes_alone_makes_a_hot_spot(
+    weight: float, low: float, high: float
+) -> None:
+    gateway = Gateway(
+        balancing=((0.0, Balancing.ROUND_ROBIN), (HALF, Balancing.CACHE_AWARE)), affinity_weight=weight
+    )
+    result = run(plan(replicas=TWO, gateway=gateway))
+    before = Counter(call.replica for call in result.calls if call.sent < HALF)
+    after = Counter(call.replica for call in result.calls if call.sent > HALF)
+    assert max(before.values()) / before.total() == pytest.approx(0.5, abs=0.02)
+    assert low <= max(after.values()) / after.total() <= high
+
+
 def test_a_head_that_is_never_the_same_hits_nothing() -> None:
     broken = run(plan(clients=(replace(CLIENT, head_stable_ratio=constant(0.0)),)))
     assert hit_ratio(broken) == 0.0
