@@ -14,86 +14,131 @@ from diag.detectors.standstill import same_instance
 from diag.detectors.view import View
 from diag.model import Floats, Series
 
-__all__ = ["Batches", "batches_of", "equal_ratio"]
+__all__ = ["Batches", "batches_of", "equal_ratio", "pace_since"]
 
 _FEWEST = 6  # points on either side of a size
 _OCTAVE_POINTS = 3
 _LEAST_SIZE = 8.0  # no engine captures less by itself; small batches are where prefill weighs most
+_BLUR = 0.2  # of a size: a gauge averaged over a look-back blurs which side of it the batch was on
+_CANDIDATES = 24
+_PREFILLS = ("computed_prompt_tokens_per_second", "prompt_tokens_per_second")
 
 
 @dataclass(frozen=True, slots=True)
 class Batches:
-    """``size``: requests above which steps are longer (given, or where the step is largest); ``jump``:
-    median time between tokens above it over what the line through the points below it foretells;
-    ``below``/``above``: medians in seconds of points within an octave of it; ``beyond_before``/``beyond``:
-    share of the baseline's and of the incident's points above it. ``jump`` is NaN where one side has too
-    few points."""
+    """``size``: requests above which steps are longer (given, or where the step is clearest). ``jump``: the
+    time between tokens above it over what batch and prefill alone make of it; ``error``: its standard error;
+    both NaN where one side has too few points. ``below``/``above``: medians in seconds on either side.
+    ``beyond_before``/``beyond``: share of the baseline's and of the incident's points above it."""
 
     instance: str
     size: float
     jump: float
+    error: float
     below: float
     above: float
     beyond_before: float
     beyond: float
 
+    @property
+    def stands_out(self) -> float:
+        """The jump in standard errors; 0 where it is not known."""
+        return (self.jump - 1.0) / self.error if np.isfinite(self.jump) and self.error > 0 else 0.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Points:
+    times: Floats
+    running: Floats
+    prefill: Floats
+    seconds: Floats
+
 
 def batches_of(view: View, instance: str, size: float | None = None) -> Batches | None:
     """Look for the step at ``size``, or for the size with the clearest one; None without both signals or,
     without a ``size``, when batches differ too little to tell."""
-    pair = _points(view, instance)
-    if pair is None:
+    points = _points(view, instance)
+    if points is None:
         return None
-    times, running, seconds = pair
     if size is not None:
-        return _at(view, instance, size, times, running, seconds)
-    sizes = np.unique(np.round(running[running >= _LEAST_SIZE]))
-    tried = [_at(view, instance, float(s), times, running, seconds) for s in _spread(sizes)]
-    told = [t for t in tried if np.isfinite(t.jump)]
-    return max(told, key=lambda t: t.jump, default=None)
+        return _at(view, instance, size, points)
+    large = points.running[points.running >= _LEAST_SIZE]
+    if not len(large):
+        return None
+    sizes = np.unique(np.round(np.quantile(large, np.linspace(0.1, 0.9, _CANDIDATES))))
+    told = [t for s in sizes if np.isfinite((t := _at(view, instance, float(s), points)).jump)]
+    return max(told, key=lambda t: t.stands_out, default=None)
 
 
-def _spread(sizes: Floats) -> Floats:
-    """At most forty candidates."""
-    if len(sizes) <= 40:
-        return sizes
-    spread: Floats = sizes[np.linspace(0, len(sizes) - 1, 40).astype(np.intp)]
-    return spread
-
-
-def _points(view: View, instance: str) -> tuple[Floats, Floats, Floats] | None:
-    between, running = (
-        same_instance(view.case, n, instance) for n in ("inter_token_seconds_mean", "running_requests")
-    )
+def _points(view: View, instance: str) -> _Points | None:
+    names = ("inter_token_seconds_mean", "running_requests")
+    between, running = (same_instance(view.case, n, instance) for n in names)
     if between is None or running is None:
         return None
-    start, end = view.spans.baseline.start, view.spans.incident.end
-    keep = (between.times >= start) & (between.times <= end)
+    keep = (between.times >= view.spans.baseline.start) & (between.times <= view.spans.incident.end)
     keep &= np.isfinite(between.values) & np.isfinite(running.values)
     keep &= (running.values > 0.5) & (between.values > 0)
-    return (between.times[keep], running.values[keep], between.values[keep]) if keep.any() else None
+    known = (same_instance(view.case, n, instance) for n in _PREFILLS)
+    prefill = next((s.values for s in known if s is not None), np.zeros_like(between.values))
+    keep &= np.isfinite(prefill)
+    if not keep.any():
+        return None
+    return _Points(between.times[keep], running.values[keep], prefill[keep], between.values[keep])
 
 
-def _at(view: View, instance: str, size: float, times: Floats, running: Floats, seconds: Floats) -> Batches:
+def _at(view: View, instance: str, size: float, points: _Points) -> Batches:
+    """Least squares of seconds on batch and prefill rate, and on being above ``size``."""
+    running, seconds = points.running, points.seconds
     beyond = running > size
-    quiet, bad = times <= view.spans.baseline.end, times >= view.spans.incident.start
-    low, high = ~beyond & (running > size / 2), beyond & (running <= 2 * size)
-    jump = float("nan")
-    if low.sum() >= _FEWEST and high.sum() >= _FEWEST:
-        foretold = _line(running[~beyond], seconds[~beyond], running[high])
-        jump = float(np.median(seconds[high]) / max(float(np.median(foretold)), 1e-9))
+    quiet = points.times <= view.spans.baseline.end
+    bad = points.times >= view.spans.incident.start
+    jump, error = float("nan"), float("nan")
+    if min(beyond.sum(), (~beyond).sum()) >= _FEWEST:
+        above = 1.0 / (1.0 + np.exp(-np.clip((running - size) / (_BLUR * size / 4), -30.0, 30.0)))
+        causes = np.column_stack([running, points.prefill, above])
+        jump, error = _step(causes, seconds, beyond, view.spans.overlap_points)
     return Batches(
-        instance, size, jump, _median(seconds[low]), _median(seconds[high]),
+        instance, size, jump, error, _median(seconds[~beyond]), _median(seconds[beyond]),
         float(beyond[quiet].mean()) if quiet.any() else 0.0, float(beyond[bad].mean()) if bad.any() else 0.0,
     )  # fmt: skip
 
 
-def _line(x: Floats, y: Floats, at: Floats) -> Floats:
-    """Least squares, never falling: more requests make no step shorter."""
-    spread = float(np.var(x))
-    slope = float(np.mean((x - x.mean()) * (y - y.mean()))) / spread if spread > 0 else 0.0
-    line: Floats = y.mean() + max(slope, 0.0) * (at - x.mean())
-    return line
+def pace_since(view: View, instance: str, time: float) -> tuple[float, float] | None:
+    """How many times longer tokens take from ``time`` on than batch and prefill alone make of it, and the
+    standard error of that; None where too few points lie on either side."""
+    points = _points(view, instance)
+    if points is None:
+        return None
+    after = points.times >= time + view.spans.look_back_seconds
+    clear = after | (points.times < time)
+    if min(after.sum(), (clear & ~after).sum()) < _FEWEST:
+        return None
+    causes = np.column_stack([points.running, points.prefill, after.astype(np.float64)])[clear]
+    found = _step(causes, points.seconds[clear], after[clear], view.spans.overlap_points)
+    return found if np.isfinite(found[0]) else None
+
+
+def _step(causes: Floats, seconds: Floats, beyond: np.ndarray, overlap: int) -> tuple[float, float]:
+    """The last cause's effect as a ratio, and its error; neither batch nor prefill makes a step shorter."""
+    kept = [i for i in range(causes.shape[1]) if np.ptp(causes[:, i]) > 0]
+    last = causes.shape[1] - 1
+    while True:
+        design = np.column_stack([np.ones(len(seconds)), causes[:, kept]])
+        found = np.linalg.lstsq(design, seconds, rcond=None)[0]
+        falling = [i for i, slope in zip(kept, found[1:], strict=True) if slope < 0 and i != last]
+        if not falling:
+            break
+        kept = [i for i in kept if i not in falling]
+    if last not in kept:
+        return float("nan"), float("nan")
+    rest = seconds - design @ found
+    # Neighbouring points share their look-back.
+    spread = overlap * float(rest @ rest) / max(len(seconds) - len(found), 1)
+    covariance = spread * np.linalg.pinv(design.T @ design)
+    alone = float(np.mean((design @ found)[beyond]) - found[-1] * np.mean(causes[beyond, last]))
+    if alone <= 0:
+        return float("nan"), float("nan")
+    return 1.0 + float(found[-1]) / alone, float(np.sqrt(covariance[-1, -1])) / alone
 
 
 def _median(values: Floats) -> float:

@@ -89,7 +89,8 @@ def floor_of(view: View, instance: str) -> Floor | None:
     use, work = _lowest(view, usage, running, known, span, blocks)
     if len(use) < _FEWEST_BLOCKS:
         return None
-    floor = _judged(instance, use, work, span, blocks)
+    known_lengths = same_instance(view.case, "prompt_tokens_per_request_mean", instance) is not None
+    floor = _judged(instance, use, work, span, blocks, pool_tokens(view, instance) if known_lengths else None)
     idle, idle_at = _idle(view, instance, usage, running, known)
     earlier = usage.values[(usage.times < span.start) & np.isfinite(usage.values)]
     before = float(np.median(earlier[-3:])) if began and len(earlier) else None
@@ -134,15 +135,20 @@ def _lengths(view: View, instance: str, count: int) -> Floats:
     return total if total.any() else np.ones(count)
 
 
-def _judged(instance: str, use: Floats, work: Floats, span: Window, blocks: int) -> Floor:
+def _judged(instance: str, use: Floats, work: Floats, span: Window, blocks: int, pool: float | None) -> Floor:
     quarter = max(1, len(use) // 4)
     early, late = float(np.median(use[:quarter])), float(np.median(use[-quarter:]))
-    busy = work > 0
-    # Use per token of work at the start: what is taken beyond it later is taken by nobody who runs.
-    share = (
-        float(np.median(use[:quarter] / np.maximum(work[:quarter], 1e-9))) if busy[:quarter].all() else 0.0
+    # Use per token of work at the start, or what the pool's size makes of it: what is taken beyond that later
+    # is taken by nobody who runs. A pool that has just begun to fill tells no share.
+    busy = (work > 0) & (use > 0)
+    shares = (
+        [float(np.median(use[:quarter][busy[:quarter]] / work[:quarter][busy[:quarter]]))]
+        if busy[:quarter].any()
+        else []
     )
-    beyond = use - share * work if share > 0 else use - np.where(busy, early, 0.0)
+    share = max([*shares, *([1.0 / pool] if pool else [])], default=None)
+    # What runs explains its share, or where no share is known all of it; what does not run explains nothing.
+    beyond = use - share * work if share is not None else np.where(work > 0, 0.0, use)
     steps = np.diff(use)
     rising = float((steps >= -0.01).mean())
     slope, _ = theil_sen(np.arange(len(use), dtype=np.float64), use)
@@ -150,7 +156,7 @@ def _judged(instance: str, use: Floats, work: Floats, span: Window, blocks: int)
     onset = None
     if slope > 0 and len(left) and late - early > 0.05:
         onset = span.start + span.seconds * max(int(left[0]) - 1, 0) / blocks
-    unaccounted = float(np.median(beyond[-quarter:])) - float(np.median(beyond[:quarter]))
+    unaccounted = float(np.median(beyond[-quarter:])) - max(float(np.median(beyond[:quarter])), 0.0)
     return Floor(instance, early, late, unaccounted, rising, onset)
 
 

@@ -10,12 +10,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from diag.detectors.batches import Batches, batches_of, equal_ratio
+from diag.detectors.batches import Batches, batches_of, equal_ratio, pace_since
+from diag.detectors.changes import Change
 from diag.detectors.cues import PRESENT, Reach, stated
 from diag.detectors.gpus import worst as worst_gpu
 from diag.detectors.pool import number_of_fact
 from diag.detectors.service import slower
-from diag.detectors.standstill import seen_ratio
 from diag.detectors.view import View
 from diag.hypotheses.registry import Output
 from diag.model import Card, Mitigation
@@ -41,29 +41,31 @@ CARD = Card(
 )  # fmt: skip
 
 NEEDS = (("inter_token_seconds_mean", "eager_decode_ratio"), ("running_requests",))
-_STEP = 1.25
+_STEP = 1.15
+_AFTER = 0.3  # of an incident: a restart later than that did not begin it
 _EAGER_WORDS = re.compile(r"\beager\b|cuda[ _-]?graph", re.IGNORECASE)
 
 
 def examine(view: View) -> Iterator[Output]:
     """The step in the time between tokens, what is known of graphs, and what else would slow a step."""
     where = view.affected or tuple(sorted(view.engines))
-    size = _captured(view, where[0] if where else "")
-    found = [b for one in where if (b := batches_of(view, one, size)) is not None]
-    worst = max(found, key=lambda b: b.jump if np.isfinite(b.jump) else 0.0, default=None)
+    worst, size = _steps(view, where)
     never = _never(view)
     if never is not None:
         yield never
         return
     yield from _eager(view)
-    if worst is not None and np.isfinite(worst.jump):
-        yield _step(worst, size)
+    restarts = _restarts(view, where)
+    if restarts:
+        yield from _since_restart(view, restarts)
+    elif worst is not None:
+        if np.isfinite(worst.jump):
+            yield _step(worst, size)
+        if size is not None:
+            yield _beyond(worst, size)
+            yield from _below(view, worst)
         if worst.jump >= _STEP:
             yield Reach({"instances": (worst.instance,)})
-    if size is not None and worst is not None:
-        yield _beyond(view, worst, size)
-    if worst is not None:
-        yield from _below(view, worst)
     clock = worst_gpu(view, "gpu_sm_clock_hertz", -1)
     if clock is not None:
         yield stated(
@@ -91,10 +93,29 @@ def examine(view: View) -> Iterator[Output]:
         )
 
 
-def _captured(view: View, instance: str) -> float | None:
-    """The largest batch of requests with a graph."""
-    tokens = number_of_fact(view, "cuda_graph_tokens_max", instance)
-    return tokens / (1 + (number_of_fact(view, "speculative_tokens", instance) or 0.0)) if tokens else None
+def _steps(view: View, where: tuple[str, ...]) -> tuple[Batches | None, float | None]:
+    """The clearest step, at the captured size where that is known, and that size in requests.
+
+    Sizes are stated in tokens; with speculation a request takes several, and some state them in requests."""
+    found: list[tuple[Batches, float | None]] = []
+    for one in where:
+        tokens = number_of_fact(view, "cuda_graph_tokens_max", one)
+        each = 1 + (number_of_fact(view, "speculative_tokens", one) or 0.0)
+        sizes = dict.fromkeys([tokens / each, tokens]) if tokens else [None]
+        found += [(b, size) for size in sizes if (b := batches_of(view, one, size)) is not None]
+    return max(found, key=lambda pair: (pair[0].stands_out, pair[0].beyond), default=(None, None))
+
+
+def _restarts(view: View, where: tuple[str, ...]) -> list[Change]:
+    """New processes that may have begun it."""
+    latest = view.onset + _AFTER * view.spans.incident.seconds
+    return [
+        c
+        for c in view.changes
+        if c.kind == "restart"
+        and c.target in where
+        and (view.near_onset(c) or view.onset <= c.time <= latest)
+    ]
 
 
 def _never(view: View) -> Output | None:
@@ -149,27 +170,29 @@ def _eager(view: View) -> Iterator[Output]:
 
 def _step(batches: Batches, size: float | None) -> Output:
     named = "the largest captured batch" if size is not None else "a batch"
-    text = f"above {named} of {batches.size:.0f} requests tokens take ×{batches.jump:.2f} what smaller batches foretell ({quantity(batches.below, 'seconds')} → {quantity(batches.above, 'seconds')})"
-    true = batches.jump >= _STEP
+    text = f"above {named} of {batches.size:.0f} requests tokens take ×{batches.jump:.2f} what batch and prefill make of it ({quantity(batches.below, 'seconds')} → {quantity(batches.above, 'seconds')})"
     # A size that was searched for is found by chance now and then; one that was stated is not.
-    degree = (
-        min(1.0, (0.6 if size is None else 0.8) + (batches.jump - _STEP))
-        if true
-        else max(0.0, 0.8 * (batches.jump - 1.0))
-    )
+    sure = 3.0 if size is not None else 6.0
+    true = batches.jump >= _STEP and batches.stands_out >= sure
+    degree = 0.95 if true and size is not None else 0.8 if true else max(0.0, min(0.45, batches.jump - 1.0))
     return stated(
         "step", "inter_token_seconds_mean", true, text, before=batches.below, during=batches.above, unit="seconds",
-        degree=degree, decisive=size is not None and batches.jump < 1.08,
+        degree=degree, decisive=size is not None and batches.jump + 2 * batches.error < 1.1 and batches.beyond > 0.2,
     )  # fmt: skip
 
 
-def _beyond(view: View, batches: Batches, size: float) -> Output:
+def _beyond(batches: Batches, size: float) -> Output:
     text = f"graphs are captured up to {size:.0f} requests; {quantity(batches.beyond, 'ratio')} of the incident lies above it (before: {quantity(batches.beyond_before, 'ratio')})"
-    whole = seen_ratio(view, "running_requests") >= PRESENT
+    true = batches.beyond > batches.beyond_before + 0.05
     return stated(
-        "beyond", "running_requests", batches.beyond > batches.beyond_before + 0.05, text, before=batches.beyond_before,
-        during=batches.beyond, unit="ratio", decisive=whole and batches.beyond == 0.0 and view.fact("cuda_graphs") == "on",
-    )  # fmt: skip
+        "beyond",
+        "running_requests",
+        true,
+        text,
+        before=batches.beyond_before,
+        during=batches.beyond,
+        unit="ratio",
+    )
 
 
 def _below(view: View, batches: Batches) -> Iterator[Output]:
@@ -178,3 +201,41 @@ def _below(view: View, batches: Batches) -> Iterator[Output]:
     if ratio is not None:
         text = f"at equal batches below that size tokens take ×{ratio:.2f} what they took"
         yield stated("below_flat", "inter_token_seconds_mean", ratio < 1.15, text)
+
+
+def _since_restart(view: View, restarts: list[Change]) -> Iterator[Output]:
+    """A start-up that captured no graphs tells nobody; decode is slower from then on at every batch, and prefill,
+    which runs without graphs anyway, is not."""
+    where = restarts[0].target
+    found = pace_since(view, where, restarts[0].time)
+    if found is None:
+        return
+    pace, error = found
+    true = pace >= 1.2 and pace - 1.0 > 3 * error
+    text = f"since {where} started anew tokens take ×{pace:.2f} what batch and prefill make of it"
+    degree = min(1.0, 0.6 + (pace - 1.2)) if true else 0.2
+    yield stated(
+        "since_restart", "inter_token_seconds_mean", true, text, degree=degree, onset=restarts[0].time
+    )
+    prefill = _prefill_ratio(view)
+    if prefill is not None and true:
+        share = max(prefill - 1.0, 0.0) / (pace - 1.0)  # a step that prefills decodes, too
+        text = f"prefill of equal length takes ×{prefill:.2f}, tokens ×{pace:.2f}"
+        yield stated(
+            "prefill_holds",
+            "prefill_seconds_mean",
+            share < 0.7,
+            text,
+            degree=min(max(1.0 - share / 1.4, 0.05), 0.95),
+        )
+
+
+def _prefill_ratio(view: View) -> float | None:
+    """How many times longer a prefill of equal length takes; None where it is not known."""
+    seconds, tokens = (
+        view.fleet.get("prefill_seconds_mean"),
+        view.fleet.get("computed_tokens_per_request_mean"),
+    )
+    if seconds is None or tokens is None or min(seconds.before, tokens.before, tokens.during) <= 0:
+        return None
+    return (seconds.during / seconds.before) * (tokens.before / tokens.during)

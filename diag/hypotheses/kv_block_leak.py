@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from diag.detectors.cues import PRESENT, Reach, flat, stated
+from diag.detectors.cues import PRESENT, Explained, Reach, flat, stated
 from diag.detectors.pool import Floor, floor_of
 from diag.detectors.service import demand_of
-from diag.detectors.standstill import seen_ratio
+from diag.detectors.standstill import seen_ratio, standstills
 from diag.detectors.view import View
 from diag.hypotheses.registry import Output
 from diag.model import Card, Mitigation
@@ -40,6 +40,7 @@ CARD = Card(
 NEEDS = (("kv_cache_usage_ratio",), ("running_requests",))
 _HELD = 0.05  # of the pool, with nothing running: more than a request that has just ended
 _ROSE = 0.10
+_FULL = 0.9
 
 
 def examine(view: View) -> Iterator[Output]:
@@ -62,6 +63,7 @@ def examine(view: View) -> Iterator[Output]:
     yield _floor(view, worst)
     if frozen:
         yield stated("page_moves", "engine_cpu_ratio", False, f"the page of {worst.instance} stands still")
+    yield from _harm(view, worst)
     yield from _reset(view, worst)
     demand = demand_of(view)
     # Leaked blocks push cached ones out: that fewer tokens are cached is a consequence.
@@ -117,6 +119,25 @@ def _floor(view: View, floor: Floor) -> Output:
         onset=floor.onset, degree=min(1.0, 0.5 + floor.unaccounted) if true else 0.3 if floor.unaccounted > 0.05 else 0.0,
         decisive=whole and floor.unaccounted < 0.03,
     )  # fmt: skip
+
+
+def _harm(view: View, floor: Floor) -> Iterator[Output]:
+    """Leaked blocks hurt nobody until the pool is full of them."""
+    usage = [
+        f for f in view.each.get("kv_cache_usage_ratio", ()) if f.labels.get("instance") == floor.instance
+    ]
+    if not usage:
+        return
+    most = max(usage[0].peak, usage[0].during)
+    text = f"the pool of {floor.instance} is up to {quantity(most, 'ratio')} full"
+    yield stated(
+        "full", "kv_cache_usage_ratio", most >= _FULL, text, during=most, unit="ratio", onset=usage[0].onset
+    )
+    queue = view.phases.share("queue")
+    mute = [s for s in standstills(view) if s.instance == floor.instance and (s.kv_usage or 0.0) >= _FULL]
+    if most >= _FULL and _leaks(floor) and (queue is not None or mute):
+        silent = sum(s.window.seconds for s in mute) / view.spans.incident.seconds
+        yield Explained(min(1.0, max(queue or 0.0, silent)))
 
 
 def _reset(view: View, floor: Floor) -> Iterator[Output]:

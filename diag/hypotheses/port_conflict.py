@@ -28,7 +28,7 @@ CARD = Card(
     ),
     next_check="ss -ltnp on the host for the port that the last start-up lines name.",
     chain=("target_up", "http_errors_per_second", "error_ratio", "ttft_seconds_p95"),
-    leads_to=("engine_restart",),
+    leads_to=("engine_restart", "load_burst", "routing_hotspot", "prefill_interference"),
 )  # fmt: skip
 
 NEEDS = (("target_up",), ("engine_start_time_seconds",))
@@ -38,9 +38,8 @@ _BEFORE_SECONDS = 300.0
 def examine(view: View) -> Iterator[Output]:
     """Bind failures, the outage they keep open, and how often it was tried."""
     failed = [e for e in view.case.events if e.kind == "bind_failure" and _timely(view, e)]
-    down = [
-        o for o in view.outages if view.concerns(o.target) and o.window.end >= view.onset - _BEFORE_SECONDS
-    ]
+    # One that does not come up is slow nowhere itself: those that carry its load are.
+    down = [o for o in view.outages if o.window.end >= view.onset - _BEFORE_SECONDS and _is_engine(view, o)]
     if not failed:
         yield _none(view, down)
         return
@@ -73,6 +72,10 @@ def examine(view: View) -> Iterator[Output]:
         f"{tries} start-ups failed to bind",
         degree=min(1.0, tries / 3),
     )
+
+
+def _is_engine(view: View, outage: Outage) -> bool:
+    return outage.target in view.engines or not view.engines
 
 
 def _timely(view: View, event: Event) -> bool:

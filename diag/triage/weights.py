@@ -151,14 +151,15 @@ WEIGHTS: Mapping[str, Mapping[str, Weight]] = {
     "kv_block_leak": {
         "idle": _w(30, 0.02, "blocks taken with nothing running belong to nobody", "floor", driver=True),
         "floor": _w(8, 0.03, "the floor must rise beyond what the work explains", "floor", driver=True),
-        "reset": _w(4, 0.5, "only a restart gives leaked blocks back"),
+        "full": _w(2, 0.1, "leaked blocks hurt when there are no others left"),
+        "reset": _w(1.5, 0.5, "only a restart gives leaked blocks back, but it empties every pool"),
         "demand_flat": _w(2, 0.2, "more or longer requests take more blocks", root=True),
         "work_flat": _w(1.5, 0.4, "a larger batch takes more blocks"),
         "departures": _w(1.5, 0.9, "aborts are where blocks get lost"),
         "page_moves": _w(1.01, 0.03, "a page that stands still shows no floor"),
     },
     "cuda_graph_gap": {
-        "step": _w(8, 0.06, "a step in the curve is the mechanism itself", "graphs", driver=True),
+        "step": _w(12, 0.06, "a step in the curve is the mechanism itself", "graphs", driver=True),
         "eager": _w(15, 0.02, "the engine counts, or was told, steps without graphs", "graphs", driver=True),
         "since_restart": _w(4, 0.2, "a start-up without graphs lasts until the next", "graphs", driver=True),
         "prefill_holds": _w(4, 0.2, "prefill runs without graphs anyway"),
