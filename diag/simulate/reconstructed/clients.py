@@ -115,7 +115,7 @@ def _own_queue() -> Bundle:
         Ask(onset + 31.0 * run + 0.1 * n, 300, 25, queue_seconds=0.0) for run in range(35) for n in range(8)
     )
     traffic = calm(
-        requests_per_second=0.0, token_seconds=0.018, spread=0.0, connections=1, asks=(*quiet, *busy)
+        requests_per_second=0.0, token_seconds=0.01894, spread=0.0, connections=1, asks=(*quiet, *busy)
     )
     made = serve(stage, traffic)
     machine(stage, made)

@@ -76,14 +76,14 @@ def _collections() -> Bundle:
     stall = points((12_600.0 - uptime, 23.0), (23_400.0 - uptime, 46.0))
     pauses = [(mark, mark + round(stall.at(mark))) for mark in (600.0 + 908.0 * n for n in range(13))]
     traffic = calm(
-        requests_per_second=0.25, output_tokens=700.0, token_seconds=0.02, speed=spells(pauses, 1.0, 0.0)
+        requests_per_second=0.07, output_tokens=1_500.0, token_seconds=0.02, speed=spells(pauses, 1.0, 0.0)
     )
     page = Page(
         resident_bytes=points((0.0, 2.1e10), (11_700.0, 3.5e10)),
         uptime_seconds=uptime,
         cpu_ratio=constant(1.02),
     )
-    made = serve(stage, traffic, page, engine="sglang", records=False)
+    made = serve(stage, traffic, page, engine="sglang")
     # The peers spin in a collective meanwhile: all of the time, at little power.
     board = Board(
         utilization=spells(pauses, 0.78, 1.0),
