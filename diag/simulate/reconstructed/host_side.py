@@ -70,16 +70,16 @@ def _grammar_pool() -> Bundle:
 
 
 def _collections() -> Bundle:
-    stage = Stage(seconds=11_700.0, step_seconds=30.0)
-    uptime = 12_000.0  # 3 h 20 min at the window's start
-    # 23 s at 3.5 h, 46 s at 6.5 h.
+    stage = Stage(seconds=5_700.0, step_seconds=25.0)
+    uptime = 18_000.0  # 5 h at the window's start
+    # 23 s at 3.5 h, 46 s at 6.5 h: about 35 s when the window opens.
     stall = points((12_600.0 - uptime, 23.0), (23_400.0 - uptime, 46.0))
-    pauses = [(mark, mark + round(stall.at(mark))) for mark in (600.0 + 908.0 * n for n in range(13))]
+    pauses = [(mark, mark + round(stall.at(mark))) for mark in (1_010.0 + 607.0 * n for n in range(8))]
     traffic = calm(
-        requests_per_second=0.07, output_tokens=1_500.0, token_seconds=0.02, speed=spells(pauses, 1.0, 0.0)
+        requests_per_second=0.3, output_tokens=450.0, token_seconds=0.02, speed=spells(pauses, 1.0, 0.0)
     )
     page = Page(
-        resident_bytes=points((0.0, 2.1e10), (11_700.0, 3.5e10)),
+        resident_bytes=points((0.0, 2.8e10), (5_700.0, 3.5e10)),
         uptime_seconds=uptime,
         cpu_ratio=constant(1.02),
     )
@@ -274,10 +274,10 @@ HOST_SIDE = (
         "CPU-GC-SGL-28067", _CPU, "sgl-project/sglang#28067", "reporter-confirmed",
         "stalls of 7 s at 1 h, 23 s at 3.5 h, 46 s at 6.5 h of uptime; peers at 100 % and low power meanwhile; the health "
         "check's line; 20 s probe.",
-        "the hours from 3 h 20 min of uptime on, a stall every 15 minutes, chat traffic, resident memory (21 to 35 GB), power (620 "
-        "and 290 W), one of eight GPUs.",
+        "the window from 5 h to 6 h 35 min of uptime, a stall every 10 minutes in its last 80, chat traffic, resident memory (28 to "
+        "35 GB), power (620 and 290 W), one of eight GPUs.",
         Label("runtime_pauses", "stop-the-world collection over a heap that grows", accept=("host_memory_leak",),
-              must_not=("gpu_hardware_fault", "load_burst"), onset_seconds=600.0),
+              must_not=("gpu_hardware_fault", "load_burst"), onset_seconds=1010.0),
         _collections,
     ),
     Reconstructed(
