@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from diag.detectors.beat import WORTH, Beat, beat_of
 from diag.detectors.in_flight import under_way
 from diag.detectors.view import View
 from diag.errors import TooFewPoints
@@ -31,8 +32,8 @@ class Pauses:
     baseline and incident: what grows begins before it is felt. ``during``: how many in the incident;
     ``lost_before``/``lost_during``: share of the time; ``smallest_seconds``: shorter ones could not be told
     from chance; ``period_seconds`` and ``odds`` (chance that random moments are as regular), NaN with fewer
-    than four; ``growth``: last over first, by the trend; ``share``: of the excess wait, by whom
-    met one."""
+    than four; ``growth``: last over first, by the trend; ``share``: of the excess wait, by whom met one;
+    ``beat``: of all signs of life in the incident, ``beat_before``: in the baseline."""
 
     instance: str
     times: Floats
@@ -45,6 +46,8 @@ class Pauses:
     odds: float
     growth: float
     share: float
+    beat: Beat | None
+    beat_before: Beat | None
 
 
 def pauses_of(view: View) -> Pauses | None:
@@ -59,11 +62,18 @@ def pauses_of(view: View) -> Pauses | None:
         _pauses(view, requests, name, chosen) for name, chosen in slow or groups or [("", requests.ts > 0)]
     ]
     known = [one for one in found if one is not None]
-    return max(known, key=lambda one: float(one.seconds.sum())) if known else None
+    return max(known, key=lambda one: (_depth(one), float(one.seconds.sum()))) if known else None
+
+
+def _depth(pauses: Pauses) -> float:
+    """Proven beats first."""
+    beat = pauses.beat
+    return beat.depth if beat is not None and beat.odds <= 0.02 and beat.depth >= WORTH else 0.0
 
 
 def _pauses(view: View, requests: Requests, name: str, chosen: Flags) -> Pauses | None:
-    starts, lengths, busy = _silences(requests, chosen)
+    signs = _signs(requests, chosen)
+    starts, lengths, busy = _silences(requests, chosen, signs)
     if busy < _FEWEST_EVENTS:
         return None
     limit = _limit(lengths)
@@ -76,15 +86,21 @@ def _pauses(view: View, requests: Requests, name: str, chosen: Flags) -> Pauses 
     return Pauses(
         name, times, seconds, int(_in(times, felt).sum()), lost[0], lost[1], limit, period, odds,
         _growth(times, seconds), _share(view, requests, chosen, times, seconds),
+        beat_of(signs[_in(signs, felt)]), beat_of(signs[_in(signs, quiet)]),
     )  # fmt: skip
 
 
-def _silences(requests: Requests, chosen: Flags) -> tuple[Floats, Floats, int]:
-    """Starts and lengths of the gaps between signs of life, while two or more requests were under way."""
+def _signs(requests: Requests, chosen: Flags) -> Floats:
+    """When first tokens and ends came, in order of time."""
     firsts = requests.ts[chosen] + requests.ttft[chosen]
     ends = requests.ts[chosen] + requests.duration[chosen]
     signs = np.sort(np.concatenate([firsts, ends]))
-    signs = signs[np.isfinite(signs)]
+    found: Floats = signs[np.isfinite(signs)]
+    return found
+
+
+def _silences(requests: Requests, chosen: Flags, signs: Floats) -> tuple[Floats, Floats, int]:
+    """Starts and lengths of the gaps between signs of life, while two or more requests were under way."""
     if len(signs) < 2:
         return np.empty(0), np.empty(0), 0
     starts, lengths = signs[:-1], np.diff(signs)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from diag.detectors.beat import WORTH
 from diag.detectors.cues import Explained, Reach, degree_of, stated
 from diag.detectors.pauses import Pauses, pauses_of
 from diag.detectors.view import View
@@ -31,6 +32,8 @@ CARD = Card(
 NEEDS = (("client_duration_seconds",), ("client_ttft_seconds",))
 
 _FEW = 4
+_ODDS = 0.02
+_TOLD_SECONDS = 3.0
 
 
 def examine(view: View) -> Iterator[Output]:
@@ -38,41 +41,64 @@ def examine(view: View) -> Iterator[Output]:
     pauses = pauses_of(view)
     if pauses is None:
         return
-    found = pauses.during
-    more = pauses.lost_during / max(pauses.lost_before, 1e-3)
-    if found < 3 or more < 1.5:
-        text = f"{found} silences of more than {quantity(pauses.smallest_seconds, 'seconds')} while work was under way"
-        decisive = pauses.smallest_seconds <= 2.0 and found == 0
-        yield stated("silences", "inter_token_seconds_p99", False, text, decisive=decisive)
+    if not _halts(pauses):
+        text = f"{pauses.during} silences of more than {quantity(pauses.smallest_seconds, 'seconds')} while work was under way, and no beat"
+        decisive = pauses.smallest_seconds <= 2.0 and pauses.during == 0
+        # Shorter halts than can be told from chance may be there all the same.
+        degree = 0.0 if pauses.smallest_seconds <= _TOLD_SECONDS else 0.25
+        yield stated("silences", "inter_token_seconds_p99", False, text, degree=degree, decisive=decisive)
         return
-    longest = float(pauses.seconds.max())
-    text = (
-        f"{found} times nothing came out while work was under way, for up to {quantity(longest, 'seconds')}"
-    )
-    onset = float(pauses.times[0])
-    yield stated(
-        "silences", "inter_token_seconds_p99", True, text, degree=min(1.0, 0.4 + 0.1 * found), onset=onset
-    )
+    yield _silences(view, pauses)
     yield from _beat(pauses)
-    yield stated(
-        "harm", "e2e_seconds_mean", pauses.share >= 0.4,
-        f"answers that met one hold {quantity(pauses.share, 'ratio')} of the extra time", degree=pauses.share,
-    )  # fmt: skip
-    yield Explained(min(1.0, pauses.share))
+    if pauses.during >= 3:
+        text = f"answers that met one hold {quantity(pauses.share, 'ratio')} of the extra time"
+        yield stated("harm", "e2e_seconds_mean", pauses.share >= 0.4, text, degree=pauses.share)
+        yield Explained(min(1.0, pauses.share))
     yield from _engine(view, pauses)
     yield Reach({"instances": (pauses.instance,) if pauses.instance else ()})
 
 
+def _proven(pauses: Pauses) -> bool:
+    """A beat that shapes the service, and did not before."""
+    now, before = pauses.beat, pauses.beat_before
+    if now is None or now.odds > _ODDS or now.depth < WORTH:
+        return False
+    return before is None or before.depth < 0.5 * now.depth
+
+
+def _halts(pauses: Pauses) -> bool:
+    more = pauses.lost_during / max(pauses.lost_before, 1e-3)
+    return _proven(pauses) or (pauses.during >= 3 and more >= 1.5)
+
+
+def _silences(view: View, pauses: Pauses) -> Output:
+    told = []
+    degree, onset = 0.0, view.onset
+    if pauses.during >= 3:
+        longest = quantity(float(pauses.seconds.max()), "seconds")
+        told.append(f"{pauses.during} times nothing came out while work was under way, for up to {longest}")
+        degree, onset = min(1.0, 0.4 + 0.1 * pauses.during), float(pauses.times[0])
+    if _proven(pauses) and pauses.beat is not None:
+        told.append("first tokens and ends come in bursts, with silence between them")
+        degree = max(degree, degree_of(pauses.beat.depth / WORTH))
+    return stated("silences", "inter_token_seconds_p99", True, "; ".join(told), degree=degree, onset=onset)
+
+
 def _beat(pauses: Pauses) -> Iterator[Output]:
-    if len(pauses.times) >= _FEW and np.isfinite(pauses.odds):
+    if _proven(pauses) and pauses.beat is not None:
+        every, odds = quantity(pauses.beat.period_seconds, "seconds"), pauses.beat.odds
+        text = (
+            f"about every {every}: the same gaps in another order are as even in {odds:.1%} of cases at most"
+        )
+        yield stated(
+            "periodic", "inter_token_seconds_p99", True, text, degree=degree_of(pauses.beat.depth / WORTH)
+        )
+    elif len(pauses.times) >= _FEW and np.isfinite(pauses.odds):
         every = quantity(pauses.period_seconds, "seconds")
         chance = f"random moments are as even in {pauses.odds:.1%} of cases"
-        even = pauses.odds <= 0.1
+        even = pauses.odds <= _ODDS
         text = f"about every {every}; {chance}" if even else f"at no even intervals ({chance})"
-        degree = 1.0 - min(pauses.odds / 0.2, 1.0)
-        yield stated(
-            "periodic", "inter_token_seconds_p99", even, text, degree=max(degree, 0.5) if even else degree
-        )
+        yield stated("periodic", "inter_token_seconds_p99", even, text, degree=0.8 if even else 0.1)
     if len(pauses.times) >= _FEW and np.isfinite(pauses.growth):
         text = f"the last is ×{pauses.growth:.1f} as long as the first, by their trend"
         degree = degree_of(np.log(max(pauses.growth, 1e-3)) / np.log(1.3))

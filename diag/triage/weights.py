@@ -253,7 +253,9 @@ WEIGHTS: Mapping[str, Mapping[str, Weight]] = {
     },
     "runtime_pauses": {
         "silences": _w(6, 0.03, "the process must halt", driver=True),
-        "periodic": _w(6, 0.3, "collections come by allocation, about evenly"),
+        "periodic": _w(
+            8, 0.1, "collections come by allocation, about evenly; random halts are something else"
+        ),
         "growing": _w(5, 0.25, "each has more to walk through than the last"),
         "harm": _w(3, 0.2, "those who met a halt hold the excess"),
         "engine_sees": _w(2, 0.1, "a halt on the way is the network's"),
