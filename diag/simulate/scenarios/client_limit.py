@@ -18,7 +18,7 @@ def afflict(plan: Plan, draw: Draw) -> Plan:
     rates = {c.tenant: work((c,), True, draw.onset).requests_per_second for c in plan.clients}
     tenant = max(rates, key=lambda name: rates[name])
     needed = in_flight(plan, draw.onset) * rates[tenant] / sum(rates.values())
-    limit = max(int(needed + (0.6 - 1.4 * draw.severity) * needed**0.5), 1)
+    limit = max(round(needed + (1.2 - 1.5 * draw.severity) * needed**0.5), 1)
     plan = with_client(plan, tenant, concurrency_steps=((draw.onset, limit),))
     if not plan.shown.records:  # nobody but the client's own clock sees it
         plan = with_shown(plan, records=True, gateway_log=False)

@@ -20,7 +20,7 @@ def afflict(plan: Plan, draw: Draw) -> Plan:
     (replica,) = struck.replicas
     gpu = draw.pick(replica.gpus)
     code = draw.pick((_BUS_LOST, _UNCORRECTABLE, _DRIVER_HANG))
-    down = draw.severe(40.0, 240.0)
+    down = draw.severe(70.0, 280.0)
     failures = _failures(draw, down)
     xids = [(time, code) for time in failures]
     if code == _UNCORRECTABLE:

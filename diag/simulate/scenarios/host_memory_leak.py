@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from diag.simulate.plan import Plan
-from diag.simulate.profiles import Profile
+from diag.simulate.profiles import Profile, ramp
 from diag.simulate.scenarios.draw import Draw, Scenario
-from diag.simulate.scenarios.edits import deciding, told, with_host
-from diag.simulate.scenarios.places import on_one_host
+from diag.simulate.scenarios.edits import deciding, told, with_host, with_replica
+from diag.simulate.scenarios.places import on_one_host, with_busy_front
 from diag.simulate.scenarios.service import healthy
 
 __all__ = ["SCENARIO", "afflict"]
@@ -27,6 +27,10 @@ def afflict(plan: Plan, draw: Draw) -> Plan:
     worst = draw.onset + draw.between(0.3, 0.6) * (draw.seconds - draw.onset)
     points = (begin, draw.onset, worst)
     amounts = (0.0, room, room + draw.severe(0.25, 1.0) * thin)
+    plan = with_busy_front(plan, draw)
+    for replica in struck.replicas:  # what is swapped out has to come back in the middle of a step
+        swapping = ramp(draw.onset, worst, 0.0, replica.machine.decode_base_seconds * draw.severe(0.15, 1.5))
+        plan = with_replica(plan, replica.name, step_seconds=swapping)
     leaking = draw.pick(("backend", "engine"))
     plan = with_host(plan, struck.host, leak_bytes=Profile(points, amounts), leaking=leaking)
     scope = {"instances": struck.instances, "nodes": (struck.host,)}

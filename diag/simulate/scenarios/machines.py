@@ -10,8 +10,8 @@ import numpy as np
 from diag.simulate.plan import Client, Lengths, Machine, Plan, Settings
 
 __all__ = [
-    "MACHINES", "Work", "capacity_per_second", "in_flight", "load_ratio", "mean_tokens", "offered_per_second",
-    "running", "slower", "work",
+    "MACHINES", "Work", "capacity_per_second", "drafting", "in_flight", "load_ratio", "mean_tokens",
+    "offered_per_second", "running", "slower", "token_seconds", "work",
 ]  # fmt: skip
 
 MACHINES: dict[int, tuple[Machine, ...]] = {
@@ -31,6 +31,7 @@ MACHINES: dict[int, tuple[Machine, ...]] = {
 """By tensor-parallel size. Not fitted to one system: orders of magnitude of 16-bit models on cards of the
 A100 and L40S classes, where an incident of an hour is some thousand requests."""
 
+_DRAFT_RATIO = 0.05  # of a decode step, for each drafted token
 _BATCH = 48  # beyond it a decode step is too slow for a chat, whatever more it could carry
 
 
@@ -71,6 +72,19 @@ def slower(machine: Machine, factor: float) -> Machine:
     )
 
 
+def drafting(machine: Machine, settings: Settings, acceptance_ratio: float = 0.75) -> Machine:
+    """The machine as it decodes with the drafts of ``settings``: dearer steps that give several tokens."""
+    drafted = settings.speculative_tokens
+    tokens = 1.0 + sum(acceptance_ratio**place for place in range(1, drafted + 1))
+    factor = (1.0 + _DRAFT_RATIO * drafted) / tokens
+    return replace(
+        machine,
+        decode_base_seconds=machine.decode_base_seconds * factor,
+        decode_sequence_seconds=machine.decode_sequence_seconds * factor,
+        decode_context_seconds=machine.decode_context_seconds * factor,
+    )
+
+
 def work(clients: Iterable[Client], caching: bool, time: float = 0.0) -> Work:
     """What all clients together ask for at ``time``, before anything waits."""
     rows = [_work_of(client, caching, time) for client in clients]
@@ -104,7 +118,7 @@ def capacity_per_second(machine: Machine, settings: Settings, asked: Work) -> fl
     """Requests a second that one replica can serve for ever, at a batch of 48 or ``max_num_seqs``.
 
     A request costs its prefill and, for each output token, its share of a decode step."""
-    batch = min(_BATCH, settings.max_num_seqs)
+    machine, batch = drafting(machine, settings), min(_BATCH, settings.max_num_seqs)
     step = (machine.overhead_seconds + machine.decode_base_seconds) / batch + asked.sequence_seconds(machine)
     return 1.0 / (asked.prefill_seconds(machine) + asked.output * step)
 
@@ -131,4 +145,13 @@ def in_flight(plan: Plan, time: float = 0.0) -> float:
     asked = work(plan.clients, all(r.settings.prefix_caching for r in plan.replicas), time)
     rate = asked.requests_per_second / len(plan.replicas)
     prefilling = rate * asked.prefill_seconds(plan.replicas[0].machine)
-    return sum(running(replica.machine, asked, rate) + prefilling for replica in plan.replicas)
+    return sum(
+        running(drafting(replica.machine, replica.settings), asked, rate) + prefilling
+        for replica in plan.replicas
+    )
+
+
+def token_seconds(plan: Plan, time: float = 0.0) -> float:
+    """Mean time between two tokens of one answer at ``time``, by Little's law."""
+    asked = work(plan.clients, all(r.settings.prefix_caching for r in plan.replicas), time)
+    return in_flight(plan, time) / (asked.requests_per_second * asked.output)

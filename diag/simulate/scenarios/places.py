@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from diag.simulate.plan import Plan, Replica
+from diag.simulate.profiles import constant
 from diag.simulate.scenarios.draw import Draw
-from diag.simulate.scenarios.edits import gpu_names, with_shown
+from diag.simulate.scenarios.edits import gpu_names, with_replica, with_shown
 
-__all__ = ["Struck", "calls_seen", "on_one_host", "one_replica", "some_replicas"]
+__all__ = ["Struck", "calls_seen", "on_one_host", "one_replica", "some_replicas", "with_busy_front"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,3 +55,11 @@ def calls_seen(plan: Plan) -> Plan:
     if plan.shown.records or plan.shown.gateway_log:
         return plan
     return with_shown(plan, records=True)
+
+
+def with_busy_front(plan: Plan, draw: Draw) -> Plan:
+    """API servers that have some work with each request (templates, tokenising), as they always had."""
+    front = constant(draw.between(0.02, 0.05))
+    for replica in plan.replicas:
+        plan = with_replica(plan, replica.name, front_seconds=front)
+    return plan

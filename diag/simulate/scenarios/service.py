@@ -26,6 +26,7 @@ from diag.simulate.scenarios.machines import (
     MACHINES,
     Work,
     capacity_per_second,
+    drafting,
     mean_tokens,
     running,
     slower,
@@ -54,11 +55,13 @@ def healthy(
     needs."""
     hosts, seats, parallel_size = _topology(draw, parallel, max(least_replicas, least_hosts), least_hosts)
     caching = draw.chance(0.95)
+    drafted = draw.pick((2, 3, 4)) if draw.chance(0.12) else 0
     clients = _clients(draw, 1.6 if len(seats) > 4 else 1.0)
     asked = work(clients, caching)
-    machine, rate = _machine(draw, asked, len(seats), parallel_size)
+    flags = Settings(prefix_caching=caching, speculative_tokens=drafted, tensor_parallel=parallel_size)
+    machine, rate = _machine(draw, asked, len(seats), flags)
     clients = _timed(draw, clients, rate * len(seats) / asked.requests_per_second)
-    settings = _settings(draw, machine, asked, clients, rate, caching, parallel_size)
+    settings = _settings(draw, machine, asked, clients, rate, flags)
     shown = _shown(draw)
     replicas = tuple(
         Replica(
@@ -162,17 +165,17 @@ def _documents(draw: Draw, tenant: str, weight: float, longer: float) -> Client:
     )
 
 
-def _machine(draw: Draw, asked: Work, replicas: int, parallel: int) -> tuple[Machine, float]:
+def _machine(draw: Draw, asked: Work, replicas: int, flags: Settings) -> tuple[Machine, float]:
     """A model and the requests a second of one replica. The speed of the cards is what gives: the service
     shall be busy for 30 to 65 % with a rate that makes some thousand requests of an incident."""
-    machine = draw.pick(MACHINES[parallel])
+    machine = draw.pick(MACHINES[flags.tensor_parallel])
     wanted = draw.about(*_REQUESTS) / draw.seconds / replicas
     wanted = min(max(wanted, _REPLICA_RATES[0]), _REPLICA_RATES[1], _REQUESTS[1] / draw.seconds / replicas)
     load = draw.between(0.32, 0.62)
-    capacity = capacity_per_second(machine, Settings(), asked)
-    factor = min(max(load * capacity / wanted, 0.7), 3.2)
+    capacity = capacity_per_second(machine, flags, asked)
+    factor = min(max(load * capacity / wanted, 0.7), 4.0)
     machine = slower(machine, factor)
-    return machine, load * capacity_per_second(machine, Settings(), asked)
+    return machine, load * capacity_per_second(machine, flags, asked)
 
 
 def _timed(draw: Draw, clients: tuple[Client, ...], factor: float) -> tuple[Client, ...]:
@@ -195,22 +198,19 @@ def _settings(
     asked: Work,
     clients: tuple[Client, ...],
     rate: float,
-    caching: bool,
-    parallel: int,
+    flags: Settings,
 ) -> Settings:
     """A pool that healthy traffic fills to 20 to 60 % at its peaks, and that the longest prompt fits into."""
-    batch = running(machine, asked, rate)
+    batch = running(drafting(machine, flags), asked, rate)
     peak_tokens = (batch + 3.0 * np.sqrt(batch) + 1.0) * asked.context
     longest = max(client.message_tokens.most + client.head_tokens for client in clients)
-    tokens = max(peak_tokens / draw.between(0.2, 0.6), 4.0 * longest)
-    return Settings(
+    tokens = max(peak_tokens / draw.between(0.2, 0.5), 4.0 * longest)
+    return replace(
+        flags,
         max_num_seqs=draw.pick((64, 128, 256)),
         max_num_batched_tokens=draw.pick((2048, 4096, 8192)),
         kv_blocks=int(tokens / 16) + 1,
         max_model_len_tokens=draw.pick((32_768, 65_536, 131_072)),
-        prefix_caching=caching,
-        speculative_tokens=draw.pick((2, 3, 4)) if draw.chance(0.12) else 0,
-        tensor_parallel=parallel,
     )
 
 

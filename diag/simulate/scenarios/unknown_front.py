@@ -16,7 +16,7 @@ _ID = "unknown_front"
 def _plan(draw: Draw) -> Plan:
     plan = healthy(draw, _ID)
     # The front works through its requests one by one: it must not become the next bottleneck.
-    most = 0.7 * len(plan.replicas) / offered_per_second(plan, draw.onset)
+    most = 0.5 * len(plan.replicas) / offered_per_second(plan, draw.onset)
     front = draw.onwards(0.002, min(draw.severe(0.35, 2.5), most))
     for replica in plan.replicas:
         plan = with_replica(plan, replica.name, front_seconds=front)
