@@ -33,6 +33,7 @@ def _failing_memory() -> Bundle:
         if index == 2:
             board = replace(
                 board,
+                address="00000000:9C:00.0",
                 xid=points((first, 0.0), (first, 94.0), (second, 94.0)),
                 uncorrectable=points((first, 0.0), (first, 1.0), (second, 1.0), (second, 2.0)),
                 more=rows,
@@ -72,7 +73,7 @@ def _exit_zero() -> Bundle:
     fault = 2400.0
     made = serve(stage, calm(down=((fault, 1e9),), requests_per_second=0.25))
     alive = points((fault, 0.82), (fault, 0.0))
-    machine(stage, made, board=Board(model="NVIDIA GB10", utilization=alive, power_watts=step(fault, 48.0, 6.0), limit_watts=constant(100.0), reasons=False,
+    machine(stage, made, board=Board(model="NVIDIA GB10", address="0000000F:01:00.0", utilization=alive, power_watts=step(fault, 48.0, 6.0), limit_watts=constant(100.0), reasons=False,
                                used_bytes=step(fault, 9e10, 1e9), clock_mhz=step(fault, 2190.0, 210.0), max_clock_mhz=2190.0))  # fmt: skip
     text = "Xid (PCI:000f:01:00): 31, pid=2211, name=VLLM::EngineCor, MMU Fault: ENGINE GRAPHICS GPC3 GPCCLIENT_T1_7 faulted @ 0xee7a_a0203000. Fault is of type FAULT_PDE ACCESS_TYPE_VIRT_READ"
     stage.say("kernel", fault, f"[2026-08-19 19:41:00] NVRM: {text}")
@@ -84,25 +85,17 @@ def _whole_node() -> Bundle:
     stage = Stage(seconds=3600.0, step_seconds=30.0, start=1_780_339_500.0)  # 18:45; 19:14:43 is 1,783 s in
     begin, up = 1783.0, 2400.0
     serve(stage, calm(down=((begin + 55.0, up),)))
-    for index in range(8):
+    addresses = tuple(f"0000:{slot}:00" for slot in ("9a", "f0", "bd", "1a", "3b", "4c", "5d", "ab"))
+    for index, address in enumerate(addresses):
         board = Board(
             index=index,
+            address=f"0000{address.upper()}.0",
             silent=((begin + 57.0, up),),
             xid=points((begin + 51.0, 0.0), (begin + 51.0, 31.0), (up, 31.0), (up, 0.0)),
             reasons=False,
         )
         dcgm(stage, board)
     host(stage, Host())
-    addresses = (
-        "0000:9a:00",
-        "0000:f0:00",
-        "0000:bd:00",
-        "0000:1a:00",
-        "0000:3b:00",
-        "0000:4c:00",
-        "0000:5d:00",
-        "0000:ab:00",
-    )
     stage.say(
         "kernel",
         begin,

@@ -39,6 +39,7 @@ class Board:
     uncorrectable: Profile = constant(0.0)
     used_bytes: Profile = constant(74.0e9)
     reasons: bool = True
+    address: str = ""
     silent: tuple[tuple[float, float], ...] = ()
     scrape_seconds: Profile = constant(0.03)
     more: Mapping[str, Profile] = field(default_factory=dict)
@@ -51,8 +52,8 @@ class Board:
 
     @property
     def pci(self) -> str:
-        """Made up in the same way."""
-        return f"00000000:{0x1A + 0x10 * self.index:02X}:00.0"
+        """As given, else made up in the same way."""
+        return self.address or f"00000000:{0x1A + 0x10 * self.index:02X}:00.0"
 
 
 def dcgm(stage: Stage, board: Board) -> None:
