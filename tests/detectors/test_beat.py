@@ -27,7 +27,7 @@ def found(times: np.ndarray) -> Beat:
 
 def test_halts_at_even_intervals_are_a_beat_though_none_of_them_is_proven() -> None:
     rng = np.random.default_rng(0)
-    beat = found(signs(1, np.cumsum(25 * rng.uniform(0.95, 1.05, 58)), 5.0))
+    beat = found(signs(1, np.cumsum(25 * rng.uniform(0.95, 1.05, 58)), 7.0))
     assert abs(beat.period_seconds - 25) <= 2
     assert beat.depth > WORTH
     assert beat.odds <= 0.01
