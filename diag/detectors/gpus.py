@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from diag.detectors.episodes import Episode
 from diag.detectors.places import findings_here
-from diag.detectors.symptoms import Course, Episode
+from diag.detectors.symptoms import Course
 from diag.detectors.view import View
 from diag.model import Finding, Floats, Labels, Series
 from diag.stats.timing import Coincidence, coincidence

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from diag.detectors.changes import Change, Outage, changes_of, outages_of
+from diag.detectors.episodes import Episode
 from diag.detectors.findings import Spans, fleet_series, judge_series, weight_signal
-from diag.detectors.symptoms import Episode
 from diag.detectors.workload import Workload, workload_of
 from diag.model import Case, Finding, Floats, Series, Window
 from diag.records.cohorts import Requests

@@ -71,9 +71,13 @@ def _courses_of(
     waited, duration = requests.waited[chosen], requests.duration[chosen]
     yield Course("ttft_seconds_p50", scope, "seconds", centres, _binned(ts, waited, edges, 0.5), 1)
     yield Course("ttft_seconds_p95", scope, "seconds", centres, _binned(ts, waited, edges, 0.95), 1)
-    yield Course("e2e_seconds_mean", scope, "seconds", centres, _binned(ts, duration, edges, None), 1)
+    # What befalls a request in mid-answer counts when it shows, not when the request was sent.
+    ended = ts + np.nan_to_num(duration)
+    order = np.argsort(ended, kind="stable")
+    ended = ended[order]
+    yield Course("e2e_seconds_mean", scope, "seconds", centres, _binned(ended, duration[order], edges, None), 1)
     for name, flags in (("aborted_ratio", requests.aborted), ("error_ratio", requests.failed)):
-        values = _binned(ts, flags[chosen].astype(np.float64), edges, None)
+        values = _binned(ended, flags[chosen][order].astype(np.float64), edges, None)
         yield Course(name, scope, "ratio", centres, values, 1)
 
 

@@ -7,10 +7,12 @@ correlated scrapes.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["change_points", "exceedance_onset", "long_run_variance"]
+__all__ = ["Step", "change_points", "dominant_step", "exceedance_onset", "long_run_variance"]
 
 Floats = NDArray[np.float64]
 
@@ -61,6 +63,37 @@ def change_points(x: Floats, variance: float, *, min_size: int = 8) -> list[int]
         at = int(last[at])
         found.append(at)
     return found[::-1]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """The split of a series into two levels that explains most. ``at``: first index of the second level;
+    ``rise``: second mean minus first; ``score``: the rise in its own standard errors, each side with its own
+    long-run variance. The split was sought, so that a score of 3 is nothing yet: of pure noise every
+    hundredth series reaches about 3.5 (Econometrica 61 (1993) 821)."""
+
+    at: int
+    rise: float
+    score: float
+
+
+def dominant_step(x: Floats, *, min_size: int = 3, first: int = 0) -> Step | None:
+    """The largest lasting step of ``x`` (NaN-free) at or after index ``first``; None for short series.
+
+    Large is what splits best: |difference of means| × √(k(n−k)/n)."""
+    n = len(x)
+    splits = np.arange(max(min_size, first), n - min_size + 1)
+    if not len(splits):
+        return None
+    sums = np.cumsum(x)
+    left = sums[splits - 1] / splits
+    right = (sums[-1] - sums[splits - 1]) / (n - splits)
+    gains = (right - left) * np.sqrt(splits * (n - splits) / n)
+    at = int(splits[np.argmax(gains)])
+    before, after = x[:at], x[at:]
+    rise = float(after.mean() - before.mean())
+    error = np.sqrt(long_run_variance(before) / at + long_run_variance(after) / (n - at))
+    return Step(at, rise, rise / max(float(error), 1e-9))
 
 
 def exceedance_onset(bad: NDArray[np.bool_], *, need: int, of: int) -> int | None:

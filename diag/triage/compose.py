@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from diag.detectors.symptoms import symptom_of
+from diag.detectors.episodes import symptom_of
 from diag.detectors.view import View
 from diag.hypotheses import UNKNOWN
 from diag.model import (

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from diag.detectors.episodes import Episode, begins_bad, common_onset, find_episode
 from diag.detectors.findings import Spans
-from diag.detectors.symptoms import Course, Episode, begins_bad, find_episode, metric_courses
+from diag.detectors.symptoms import Course, metric_courses
 from diag.detectors.view import View, view_of
 from diag.detectors.workload import request_courses
 from diag.hypotheses import HYPOTHESES
@@ -78,7 +79,7 @@ def _windows(case: Case, episodes: tuple[Episode, ...]) -> tuple[Window, Window]
     if not episodes:
         middle = window.start + window.seconds / 2
         return case.baseline or Window(window.start, middle), case.incident or Window(middle, window.end)
-    onset = min(e.onset for e in episodes)
+    onset = common_onset(episodes, case.step_seconds)
     end = max(e.end for e in episodes)
     if case.baseline is not None:
         return case.baseline, Window(max(onset, case.baseline.end), end)

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diag.detectors.symptoms import LIMITS, Course, find_episode, metric_courses, symptom_of
+from diag.detectors.episodes import find_episode, symptom_of
+from diag.detectors.symptoms import LIMITS, Course, metric_courses
 from diag.model import Case, Floats, Series, Window
 
 N, STEP, START = 120, 5.0, 1_000_000.0

@@ -7,8 +7,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from diag.detectors.episodes import Episode
 from diag.detectors.findings import Spans
-from diag.detectors.symptoms import Course, Episode
+from diag.detectors.symptoms import Course
 from diag.detectors.view import Phases, View, view_of
 from diag.model import Case, Fact, Floats, Series, Window
 

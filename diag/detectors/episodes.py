@@ -1,0 +1,218 @@
+"""Did a course go bad for good, and since when?
+
+Three questions, each with its own guard. Is it bad enough: beyond a ratio, an amount and its own
+noise, often enough in a row? Did the level really change: is the best split into before and after
+clear of the long-run variance on both sides (a slow wave is no step)? And when: at that split, or
+where a climb to it began; a bump long before it is not the onset.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from diag.detectors.symptoms import LIMITS, Course, Limit
+from diag.model import Floats, Symptom, Window
+from diag.stats.changepoint import change_points, dominant_step, exceedance_onset, long_run_variance
+from diag.stats.robust import mad_sigma
+from diag.stats.shift import block_means
+
+__all__ = ["Episode", "begins_bad", "common_onset", "find_episode", "symptom_of"]
+
+_REFERENCE_SHARE = 0.25  # of the window, taken as quiet until an onset is found
+_SIGMAS = 3.0
+_SUSTAINED = 0.7  # of the points of an incident that does not come and go
+_STEP_POINTS = 96  # enough to place an early step; change points cost their square
+_TOGETHER = 8  # grid steps between onsets that belong together
+_WEIGHTY = 0.25  # of the heaviest group's weight: an earlier group that light is another matter
+_CLEAREST = 25.0
+_CLEAR = 4.0  # standard errors: dozens of courses are looked at, and each split is the best of hundreds
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Episode:
+    """A course that went bad: from ``onset`` to ``end``; ``strength`` in multiples of the limit;
+    ``score``: how clear the step is, in standard errors; points above ``threshold`` are bad."""
+
+    course: Course
+    onset: float
+    end: float
+    before: float
+    during: float
+    strength: float
+    threshold: float
+    score: float
+
+
+def find_episode(course: Course, window: Window, baseline: Window | None = None) -> Episode | None:
+    """The lasting bad stretch of a course inside ``window``, or None.
+
+    ``baseline``: what is known to be quiet; without it the first quarter is taken as quiet, and once
+    an onset is found everything before it."""
+    limit = LIMITS[course.signal]
+    inside = (course.times >= window.start) & (course.times <= window.end) & np.isfinite(course.values)
+    times, values = course.times[inside], course.values[inside]
+    if len(times) < 6:
+        return None
+    need, of = max(3, int(np.ceil(1.6 * course.overlap))), max(8, 12 * course.overlap)
+    quiet = _reference(times, values, baseline, limit, course.overlap)
+    free = baseline is None
+    at = _exceeds(values, quiet, limit, need, of, free)
+    if at is None:
+        return None
+    last = int(np.flatnonzero(values > _threshold(values[quiet], limit))[-1])
+    step = dominant_step(_scaled(values[: last + 1], limit), first=0 if free else int(quiet.sum()))
+    if step is None or step.score < _CLEAR:
+        return None
+    if free:
+        quiet = np.arange(len(times)) < max(step.at - course.overlap, 3)
+    at = _exceeds(values, quiet, limit, need, of, free)
+    if at is None:
+        return None
+    bad = values > _threshold(values[quiet], limit)
+    at = _dense_start(bad, at, course.overlap + 1, 4 * course.overlap)
+    if free:
+        quiet = np.arange(len(times)) < max(at - course.overlap, 3)
+        bad = values > _threshold(values[quiet], limit)
+    start = _backdate(values, quiet, at, limit)
+    last = int(np.flatnonzero(bad)[-1]) if bad.any() else last
+    tail = len(times) - 1 - last
+    end = window.end if tail <= max(of, len(times) // 5) else float(times[last])
+    span = (times >= times[start]) & (times <= end)
+    before, during = float(np.mean(values[quiet])), float(np.mean(values[span]))
+    strength = min(
+        np.log(max(during, 1e-9) / max(before, 1e-9)) / np.log(limit.ratio), (during - before) / limit.amount
+    )
+    return Episode(
+        course, float(times[start]), end, before, during, float(strength), _threshold(values[quiet], limit),
+        step.score,
+    )  # fmt: skip
+
+
+def _exceeds(values: Floats, quiet: np.ndarray, limit: Limit, need: int, of: int, free: bool) -> int | None:
+    if quiet.sum() < 3:
+        return None
+    bad = values > _threshold(values[quiet], limit)
+    return exceedance_onset(bad & (~quiet | (not free)), need=need, of=of)
+
+
+def _scaled(values: Floats, limit: Limit) -> Floats:
+    """Seconds as logarithms, since waits spread by factors; shares as they are."""
+    if limit.share:
+        return values
+    logs: Floats = np.log(np.maximum(values, 1e-3 * max(float(np.max(values)), 1e-9)))
+    return logs
+
+
+def _dense_start(bad: np.ndarray, at: int, need: int, gap: int) -> int:
+    """Where a sustained incident begins: a blip long before it, one event smeared over the look-back,
+    is not its onset. Where stalls stay rare throughout, the first one is.
+
+    The first cluster (no more than ``gap`` good points inside) of ``need`` bad points counts, if from
+    there to the last bad point most are bad; else ``at``."""
+    points = np.flatnonzero(bad)
+    points = points[points >= at]
+    for cluster in np.split(points, np.flatnonzero(np.diff(points) > gap) + 1):
+        if len(cluster) >= need:
+            start = int(cluster[0])
+            sustained = float(bad[start : points[-1] + 1].mean()) >= _SUSTAINED
+            return start if sustained else at
+    return at
+
+
+def begins_bad(course: Course, window: Window) -> bool:
+    """Whether the course is bad when the window opens and quiet when it closes: its onset lies before."""
+    times = window.start + window.end - course.times[::-1]
+    mirrored = Course(course.signal, course.scope, course.unit, times, course.values[::-1], course.overlap)
+    episode = find_episode(mirrored, window)
+    return episode is not None and episode.strength >= 1 and episode.end >= window.end
+
+
+def _reference(
+    times: Floats, values: Floats, baseline: Window | None, limit: Limit, overlap: int
+) -> np.ndarray:
+    """Which points count as quiet before an onset is known."""
+    if baseline is not None:
+        marked: np.ndarray = (times >= baseline.start) & (times <= baseline.end)
+        return marked
+    count = max(6, int(len(times) * _REFERENCE_SHARE))
+    step = _early_step(values, limit, overlap)
+    if step is not None:
+        count = min(count, step)
+    first: np.ndarray = np.arange(len(times)) < count
+    return first
+
+
+def _early_step(values: Floats, limit: Limit, overlap: int) -> int | None:
+    """Where the level first steps up by the limit's ratio, so that an incident that began early in the
+    window does not pass for its quiet level. The noise is that of the lowest quarter.
+
+    Only the first half can hold such a step; long courses are looked at in blocks of points."""
+    half = values[: max(len(values) // 2, 16)]
+    block = -(-len(half) // _STEP_POINTS)
+    means = block_means(half, block) if block > 1 else half
+    logs = np.log(np.maximum(means, 1e-3 * max(float(np.max(values)), 1e-9)))
+    quarter = max(8, len(logs) // 4)
+    if len(logs) < 2 * quarter or float(np.ptp(logs)) <= np.log(limit.ratio):
+        return None
+    starts = np.arange(0, len(logs) - quarter + 1, max(1, quarter // 4))
+    quietest = min(starts, key=lambda s: float(np.mean(logs[s : s + quarter])))
+    variance = long_run_variance(logs[quietest : quietest + quarter])
+    # A level needs points that do not all share their samples.
+    least = max(8, -(-2 * overlap // block))
+    steps = [0, *change_points(logs, variance, min_size=least), len(logs)]
+    levels = [float(np.mean(logs[i:j])) for i, j in pairwise(steps)]
+    for at, before, after in zip(steps[1:], levels, levels[1:], strict=False):
+        if after - before > np.log(limit.ratio):
+            return at * block
+    return None
+
+
+def _threshold(quiet: Floats, limit: Limit) -> float:
+    centre = float(np.median(quiet))
+    # One stall among a handful of quiet points must not set the bar for all that follows.
+    tail = float(np.quantile(quiet, 0.95 if len(quiet) >= 40 else 0.9 if len(quiet) >= 16 else 0.75))
+    positive = quiet[quiet > 0]
+    spread = mad_sigma(np.log(positive)) if len(positive) >= 4 else 0.0
+    wild = centre * float(np.exp(min(_SIGMAS * spread, 2.0)))
+    return max(centre * limit.ratio, centre + limit.amount, wild, tail * 1.25)
+
+
+def _backdate(values: Floats, quiet: np.ndarray, at: int, limit: Limit) -> int:
+    """A ramp is noticed late: walk back to where the course left its quiet level."""
+    level = values[quiet]
+    soft = max(
+        float(np.quantile(level, 0.9)),
+        float(np.median(level)) + 0.25 * (_threshold(level, limit) - float(np.median(level))),
+    )
+    start = at
+    while start > 0 and values[start - 1] > soft and not quiet[start - 1]:
+        start -= 1
+    return start
+
+
+def common_onset(episodes: Sequence[Episode], step_seconds: float) -> float:
+    """When the incident begins: the start of the first group of onsets, close together, that carries weight.
+
+    One replica's slow quarter of an hour long before dozens of courses leave their level is not its onset.
+    ``episodes``: at least one."""
+    ordered = sorted(episodes, key=lambda e: e.onset)
+    groups: list[list[Episode]] = [[ordered[0]]]
+    for before, episode in pairwise(ordered):
+        if episode.onset - before.onset > _TOGETHER * step_seconds:
+            groups.append([])
+        groups[-1].append(episode)
+    weights = [sum(min(e.score, _CLEAREST) * min(e.strength, 3.0) for e in group) for group in groups]
+    heavy = (g for g, w in zip(groups, weights, strict=True) if w >= _WEIGHTY * max(weights))
+    return next(heavy)[0].onset
+
+
+def symptom_of(episode: Episode) -> Symptom:
+    """The verdict's record of an episode."""
+    course = episode.course
+    return Symptom(
+        course.signal, dict(course.scope), episode.before, episode.during, course.unit, episode.onset
+    )
