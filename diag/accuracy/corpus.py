@@ -1,7 +1,8 @@
 """Make cases: scenario and seed to a bundle with a label, kept only if its symptom is really there.
 
-The symptom is judged by ``felt`` from the truth of the run. A case of a cause that nobody feels, and a
-healthy one in which somebody happens to feel something, are dropped and counted.
+The symptom is judged by ``felt`` from the truth of the run. A case of a cause that nobody feels, a healthy
+one in which somebody happens to feel something, and one that was in trouble before its onset are dropped and
+counted.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import msgspec
 import numpy as np
 
 from diag.accuracy.families import Family, Quota
-from diag.accuracy.felt import Felt, felt
+from diag.accuracy.felt import Felt, calm, felt
 from diag.accuracy.label import Kind
 from diag.errors import UsageError
 from diag.simulate.observed import Run
@@ -40,7 +41,8 @@ class Spec(msgspec.Struct, frozen=True, array_like=True):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Made:
-    """A case that was made. ``kept``: its symptom is there (or, in a healthy one, is not)."""
+    """A case that was made. ``kept``: all was well before, and then its symptom is there (or, in a healthy
+    case, is not)."""
 
     spec: Spec
     bundle: Bundle
@@ -89,7 +91,7 @@ def make(family: str, scenario: str, seed: int, *, severity: float | None = None
     done = run(chosen.plan(draw))
     noticed = felt(done)
     bundle = _labelled(show(done), chosen, seed, done, noticed)
-    return Made(Spec(scenario, seed, digest_of(bundle)), bundle, noticed, _kept(chosen, noticed))
+    return Made(Spec(scenario, seed, digest_of(bundle)), bundle, noticed, _kept(chosen, done, noticed))
 
 
 def fill(family: Family, quota: Quota, *, take: Callable[[Made], None] | None = None) -> Filled:
@@ -123,7 +125,9 @@ def digest_of(bundle: Bundle) -> str:
     return hasher.hexdigest()[:32]
 
 
-def _kept(scenario: Scenario, noticed: Felt) -> bool:
+def _kept(scenario: Scenario, done: Run, noticed: Felt) -> bool:
+    if not calm(done):
+        return False
     if scenario.kind == Kind.HEALTHY:
         return not noticed.felt
     return noticed.felt or scenario.hypothesis in _UNFELT_BY_NATURE

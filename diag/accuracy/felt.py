@@ -15,13 +15,16 @@ import numpy as np
 from diag.model import Floats
 from diag.simulate.observed import Call, Run
 
-__all__ = ["LIMITS", "Felt", "Noticed", "felt"]
+__all__ = ["LIMITS", "Felt", "Noticed", "calm", "felt"]
 
 _RUN_IN = 0.05  # of the window: an empty service that fills is no baseline
-_FEWEST = 12  # calls on either side
-_FEWEST_TAIL = 30  # where a 95th percentile is read
+_FEWEST = 30  # calls on either side
+_FEWEST_TAIL = 80  # where a 95th percentile is read
+_PLAIN = 2.0  # limits; what passes them by less must last
 _LATE_SHARE = 0.5  # of what follows the onset: a climb is felt once it is high
 _STILL_SECONDS = 60.0
+_OVERLOADED_SECONDS = 20.0
+_IN_FLIGHT_SECONDS = 180.0  # calls sent this shortly before the onset may still meet it
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +87,25 @@ def felt(run: Run, onset: float | None = None) -> Felt:
     found += [_one(columns, keep, who, at, end) for who, keep in _groups(run.calls)]
     best = max(found, key=lambda one: one.strength, default=Felt(False))
     return best if best.felt else Felt(False, best.what, best.who, best.before, best.during, best.strength)
+
+
+def calm(run: Run) -> bool:
+    """Whether the service was in order before the onset (or throughout, where there is none): half of all
+    callers waited less than 20 s for a first token, and nothing was plainly felt half-way through.
+
+    A service that was overloaded all along, or that something else had hurt before, is a case of something
+    else than its label says."""
+    end = float(run.times[-1])
+    onset = run.plan.truth.onset
+    until = end if onset is None else onset - _IN_FLIGHT_SECONDS
+    columns = _columns(run.calls, end)
+    quiet = columns["sent"] < until
+    waits = columns["client_ttft"][quiet]
+    if not np.isfinite(waits).any() or float(np.nanmedian(waits)) > _OVERLOADED_SECONDS:
+        return False
+    middle = until / 2
+    found = (_one(columns, keep & quiet, who, middle, until) for who, keep in _groups(run.calls))
+    return not any(one.strength >= _PLAIN for one in found)
 
 
 def _columns(calls: Sequence[Call], end: float) -> dict[str, Floats]:
@@ -150,18 +172,35 @@ def _one(columns: Mapping[str, Floats], keep: np.ndarray, who: str, at: float, e
         values = columns[column]
         for since in (at, late):
             during = keep & (sent >= since)
-            strength, a, b = _strength(values[before], values[during], statistic, limit)
+            strength, a, b = _lasting(values[before], values[during], statistic, limit)
             if strength > best.strength:
                 onset = _turn(sent[keep], values[keep], at, limit, a)
                 best = Felt(strength >= 1.0, name, who, a, b, strength, onset)
     return best
 
 
+def _lasting(a: Floats, b: Floats, statistic: str, limit: Noticed) -> tuple[float, float, float]:
+    """As ``_strength``; but what passes its limit only just, and in less than two thirds of the time at least
+    by half, is taken for chance: calls come in bursts, and groups are many."""
+    strength, before, during = _strength(a, b, statistic, limit)
+    if 1.0 <= strength < _PLAIN:
+        thirds = [_compared(a, part, statistic, limit)[0] for part in np.array_split(b, 3)]
+        if sum(third >= 0.5 for third in thirds) < 2:
+            return 0.99, before, during
+    return strength, before, during
+
+
 def _strength(a: Floats, b: Floats, statistic: str, limit: Noticed) -> tuple[float, float, float]:
     """How many limits worse (the lesser of ratio and amount), and the two values."""
-    a, b = a[np.isfinite(a)], b[np.isfinite(b)]
     fewest = _FEWEST_TAIL if statistic == "p95" else _FEWEST
-    if len(a) < fewest or len(b) < fewest:
+    if min(np.isfinite(a).sum(), np.isfinite(b).sum()) < fewest:
+        return -1.0, float("nan"), float("nan")
+    return _compared(a, b, statistic, limit)
+
+
+def _compared(a: Floats, b: Floats, statistic: str, limit: Noticed) -> tuple[float, float, float]:
+    a, b = a[np.isfinite(a)], b[np.isfinite(b)]
+    if not len(a) or not len(b):
         return -1.0, float("nan"), float("nan")
     measure = _STATISTICS[statistic]
     before, during = measure(a), measure(b)

@@ -126,7 +126,7 @@ def simulate(
     ``family`` chooses how hard the conditions are; ``severity`` (0 … 1) replaces the drawn one. The label
     says whether anybody feels the symptom: a mild draw may pass unnoticed."""
     from diag.accuracy.corpus import make
-    from diag.simulate.parts import write_archive
+    from diag.simulate.parts import save, write_archive
     from diag.simulate.scenarios.draw import FAMILIES
 
     if family not in FAMILIES:
@@ -139,5 +139,7 @@ def simulate(
     if progress is not None:
         progress(f"simulating {scenario}")
     made = make(family, scenario, seed, severity=severity)
-    write_archive(made.bundle.with_meta(name=target.name.split(".")[0]), target)
+    named = made.bundle.with_meta(name=target.name.split(".")[0])
+    packed = target.name.endswith((".zip", ".tar.gz", ".tgz"))
+    (write_archive if packed else save)(named, target)
     return made

@@ -55,6 +55,20 @@ def test_bench_without_fse_baro_says_so_before_it_begins(
     assert "--no-baro" in ran.err
 
 
+def test_a_simulated_incident_can_be_triaged(diag: Diag, tmp_path: Path) -> None:
+    made = diag("simulate", "thermal_throttle", "-o", "x.zip", "--seed", "7")
+    assert made.code == 0
+    assert "wrote x.zip (seed 7; " in made.err
+    verdict = json.loads(diag("triage", "x.zip", "--json").out)
+    assert verdict["schema"] == "diag.verdict/1"
+    assert verdict["symptoms"]
+    assert diag("simulate", "thermal_throttle", "-o", "folder", "--seed", "7").code == 0
+    assert (tmp_path / "folder" / "bundle.json").is_file()
+    again = diag("simulate", "thermal_throttle", "-o", "x.zip", "--seed", "7")
+    assert again.code == 1
+    assert "exists already" in again.err
+
+
 def test_simulate_lists_its_scenarios(diag: Diag) -> None:
     ran = diag("simulate", "--list")
     assert ran.code == 0
