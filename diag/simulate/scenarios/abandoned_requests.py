@@ -14,12 +14,12 @@ __all__ = ["SCENARIO"]
 
 
 def plan(draw: Draw) -> Plan:
-    """``severe(0.15, 0.7)`` of all requests are left after a few seconds, with up to three retries."""
+    """``severe(0.12, 0.7)`` of all requests are left after a few seconds, with up to three retries."""
     made = healthy(draw, "abandoned_requests")
     seen, retries = draw.chance(0.35), draw.pick((0, 1, 1, 2, 3))
     if retries and draw.chance(0.6):
         made, _ = crowded(made, draw, 1.3, 2.0)
-    leaving = draw.onwards(0.003, draw.severe(0.15, 0.7), ramp_ratio=0.25)
+    leaving = draw.onwards(0.003, draw.severe(0.12, 0.7), ramp_ratio=0.25)
     patience = draw.between(1.0, 4.0)
     tenants = tuple(sorted({client.tenant for client in made.clients}))
     if draw.chance(0.3):

@@ -29,7 +29,7 @@ def plan(draw: Draw) -> Plan:
     changes: dict[str, Any] = {}
     if way == "budget":
         made = every(made, max_num_batched_tokens=4_096)
-        changes["max_num_batched_tokens"] = int(draw.severe(400.0, 96.0))
+        changes["max_num_batched_tokens"] = int(draw.severe(512.0, 96.0))
     # What leaves no label behind is only known from its event.
     told_about = way in ("threads", "front", "precision") or draw.chance(0.8)
     if way == "version" or draw.chance(0.3) or not told_about:
@@ -50,10 +50,10 @@ def plan(draw: Draw) -> Plan:
 def _slowed(plan: Plan, draw: Draw, way: str, names: tuple[str, ...]) -> Plan:
     """What the change costs each of ``names`` from its restart on."""
     later = {
-        "threads": ("step_seconds", 0.0, draw.severe(0.012, 0.06)),
-        "front": ("front_seconds", 0.002, draw.severe(0.4, 2.5)),
-        "precision": ("step_factor", 1.0, draw.severe(1.35, 2.2)),
-        "version": ("step_factor", 1.0, draw.severe(1.35, 2.2)),
+        "threads": ("step_seconds", 0.0, draw.severe(0.008, 0.05)),
+        "front": ("front_seconds", 0.002, draw.severe(0.3, 2.0)),
+        "precision": ("step_factor", 1.0, draw.severe(1.25, 2.0)),
+        "version": ("step_factor", 1.0, draw.severe(1.25, 2.0)),
     }.get(way)
     if later is None:
         return plan

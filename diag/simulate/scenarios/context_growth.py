@@ -5,38 +5,42 @@ from __future__ import annotations
 from dataclasses import replace
 
 from diag.simulate.plan import Client, Lengths, Plan
-from diag.simulate.profiles import constant, step
+from diag.simulate.profiles import constant, spells, step
 from diag.simulate.scenarios.draw import Draw, Scenario
 from diag.simulate.scenarios.edits import marked, told, with_load
-from diag.simulate.scenarios.machines import load_ratio, mean_tokens
+from diag.simulate.scenarios.machines import Work, capacity_per_second, load_ratio, mean_tokens
 from diag.simulate.scenarios.service import healthy
-from diag.simulate.scenarios.sizing import every, request_rate, widened
+from diag.simulate.scenarios.sizing import every, held_tokens, prefill_tokens, widened
 
 __all__ = ["SCENARIO"]
 
 _TENANT = "t-desk"
 _ANSWER_SECONDS = 8.0
-_TRIMMED_TOKENS = 2_500.0
+_TRIMMED_TOKENS = 1_200.0
+_LONGEST_TOKENS = 14_000.0  # of anybody else's prompt
 
 
 def plan(draw: Draw) -> Plan:
-    """Sessions that were opened in the morning grow; fresh ones stay as short as they were."""
+    """Sessions that were opened in the morning grow until computing one of them anew takes ``severe(0.8, 6)``
+    seconds; fresh ones stay as short as they were. With caching off every turn pays that; with caching on
+    those do whose blocks the others pushed out."""
     made = healthy(draw, "context_growth")
     caching = draw.chance(0.45)
-    if not caching:
-        made = _uncached(made)
+    made = every(made, prefix_caching=True) if caching else _uncached(made)
+    seconds = draw.severe(0.8, 6.0)
+    goal = float(prefill_tokens(made.replicas[0].machine, seconds))
     think = draw.between(8.0, 20.0)
-    turns = (draw.seconds - draw.onset) / (think + _ANSWER_SECONDS)
-    goal = draw.severe(7_000.0, 40_000.0)
-    sessions = max(round(draw.severe(2.0, 6.0) * len(made.replicas)), 2)
-    client = _client(draw, goal / turns, goal, think, sessions)
-    made = widened(replace(made, clients=(*made.clients, client)), _pool(draw, made, goal, sessions, caching))
+    turns = (draw.seconds - draw.onset) / (think + _ANSWER_SECONDS + seconds / 2)
+    sessions = draw.between(4.0, 7.0)
+    client = _client(draw, goal / turns, goal, think, sessions * len(made.replicas))
+    made = _beside(made, sessions / (think + _ANSWER_SECONDS))
+    made = _pool(made, draw, goal, sessions, tight=caching or draw.chance(0.6))
     if draw.chance(0.4):
         made = marked(
             made, draw.onset + draw.between(-60.0, 0.0), "deploy", "desk-backend", "desk-backend 2.4.0"
         )
     return told(
-        made,
+        replace(made, clients=(*made.clients, client)),
         causes=("context_growth",) if caching else ("context_growth", "prefix_cache_off"),
         onset=draw.onset,
         severity=draw.severity,
@@ -44,14 +48,14 @@ def plan(draw: Draw) -> Plan:
     )
 
 
-def _client(draw: Draw, turn_tokens: float, goal: float, think: float, sessions: int) -> Client:
-    """A fixed crowd: all its sessions begin in the first twentieth of the window and outlast it."""
+def _client(draw: Draw, turn_tokens: float, goal: float, think: float, sessions: float) -> Client:
+    """A fixed crowd: its sessions begin in the first twentieth of the window and outlast it."""
     opening = draw.seconds / 20.0
     outputs = Lengths(min(draw.between(120.0, 260.0), turn_tokens / 2), 0.4, 4, 1_000)
     message = max(turn_tokens - mean_tokens(outputs), 30.0)
     return Client(
         tenant=_TENANT,
-        sessions_per_second=step(opening, sessions / opening, 0.0),
+        sessions_per_second=spells([(0.0, opening)], 0.0, sessions / opening),
         turns=Lengths(10_000.0, 0.0, 10_000, 10_000),
         think_seconds=think,
         head="system-desk",
@@ -69,12 +73,23 @@ def _uncached(plan: Plan) -> Plan:
     return with_load(plan, constant(min(before / load_ratio(plan), 1.0)))
 
 
-def _pool(draw: Draw, plan: Plan, goal: float, sessions: int, caching: bool) -> float:
-    """Room for the grown sessions: ample, or so that they push each other out of it; never for less than one
-    of them beside the usual traffic."""
-    together = goal * sessions / len(plan.replicas)
-    share = draw.between(0.5, 1.0) if caching or draw.chance(0.6) else draw.between(1.2, 1.8)
-    return max(share * together, 1.8 * goal) + request_rate(plan) * 500.0
+def _beside(plan: Plan, requests_per_second: float) -> Plan:
+    """The others' traffic, less what one replica's long sessions (trimmed, so that little of them is cached)
+    already take of it."""
+    replica = plan.replicas[0]
+    turn = Work(requests_per_second, _TRIMMED_TOKENS, 2 * _TRIMMED_TOKENS, 180.0)
+    taken = requests_per_second / capacity_per_second(replica.machine, replica.settings, turn)
+    return with_load(plan, constant(max(1.0 - taken / load_ratio(plan), 0.3)))
+
+
+def _pool(plan: Plan, draw: Draw, goal: float, sessions: float, *, tight: bool) -> Plan:
+    """``tight``: the grown sessions of a replica push each other out of it. Any one of them fits, and any
+    other prompt."""
+    if not tight:
+        return widened(plan, draw.between(1.2, 1.8) * goal * sessions)
+    tokens = 1.3 * held_tokens(plan) + draw.severe(0.8, 0.4) * goal * sessions
+    blocks = int(max(tokens, 1.3 * goal + _LONGEST_TOKENS) / 16)
+    return every(plan, kv_blocks=blocks, max_model_len_tokens=131_072)
 
 
 SCENARIO = Scenario(

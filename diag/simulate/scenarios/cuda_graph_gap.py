@@ -15,9 +15,9 @@ __all__ = ["SCENARIO"]
 
 
 def plan(draw: Draw) -> Plan:
-    """Without graphs a decode step takes ``severe(1.4, 2.6)`` times as long."""
+    """Without graphs a decode step takes ``severe(1.25, 2.3)`` times as long."""
     made = healthy(draw, "cuda_graph_gap")
-    factor = draw.severe(1.4, 2.6)
+    factor = draw.severe(1.25, 2.3)
     if draw.chance(0.5):
         return _eager(made, draw, factor)
     more = draw.between(1.35, 1.6)

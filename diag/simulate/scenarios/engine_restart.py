@@ -15,7 +15,7 @@ _WARM_UP_SECONDS = 120.0
 
 
 def plan(draw: Draw) -> Plan:
-    """One crash, or up to four of them, each ``severe(50, 240)`` seconds long."""
+    """One crash, or up to four of them, each ``severe(35, 200)`` seconds long."""
     made = every(healthy(draw, "engine_restart"), prefix_caching=True)
     if draw.chance(0.6):
         made = heavy_heads(made, draw.severe(0.4, 1.5))
@@ -23,7 +23,7 @@ def plan(draw: Draw) -> Plan:
     count = 1 + round(3 * draw.severity * draw.between(0.3, 1.0))
     gap = 0.8 * (draw.seconds - draw.onset) / count
     for name in names:
-        down = min(draw.severe(50.0, 240.0) * draw.between(0.8, 1.2), 0.6 * gap)
+        down = min(draw.severe(35.0, 200.0) * draw.between(0.8, 1.2), 0.6 * gap)
         crashes = tuple(
             Restart(draw.onset + number * gap * draw.between(0.9, 1.0), down, reason="crash")
             for number in range(count)

@@ -14,14 +14,14 @@ _PARKED_SLOTS = 64
 
 
 def plan(draw: Draw) -> Plan:
-    """One engine stands still for ``severe(90, 1800)`` seconds, or runs out of slots for good."""
+    """One engine stands still for ``severe(60, 1500)`` seconds, or runs out of slots for good."""
     made = healthy(draw, "engine_stall")
     name = draw.pick(made.replicas).name
     way = draw.pick(("collective", "deadlock", "transfer", "parked"))
     if way == "parked":
         made = _parked(made, draw, name)
     else:
-        end = min(draw.onset + draw.severe(90.0, 1_800.0), draw.seconds)
+        end = min(draw.onset + draw.severe(60.0, 1_500.0), draw.seconds)
         deferred = replica_of(made, name).deferred
         if way == "transfer":
             waiting = float(draw.rng.integers(1, 4))

@@ -15,7 +15,7 @@ __all__ = ["SCENARIO"]
 
 
 def plan(draw: Draw) -> Plan:
-    """Stalls take ``severe(0.12, 0.45)`` of the time. Either structured requests begin, or their schemas
+    """Stalls take ``severe(0.06, 0.4)`` of the time. Either structured requests begin, or their schemas
     become so large that compiling is what they cost."""
     made = healthy(draw, "grammar_stall")
     tenants = sorted({client.tenant for client in made.clients})
@@ -24,7 +24,7 @@ def plan(draw: Draw) -> Plan:
     share = sum(c.sessions_per_second.values[0] * c.turns.median for c in made.clients if c.tenant in chosen)
     whole = sum(c.sessions_per_second.values[0] * c.turns.median for c in made.clients)
     stalls = request_rate(made) * ratio * share / whole
-    seconds = min(draw.severe(0.12, 0.45) / max(stalls, 1e-3), 8.0)
+    seconds = min(draw.severe(0.06, 0.4) / max(stalls, 1e-3), 8.0)
     begins = draw.chance(0.6)
     structured = draw.onwards(0.0, ratio, ramp_ratio=0.3) if begins else constant(ratio)
     stalling = constant(seconds) if begins else draw.onwards(0.004, seconds, ramp_ratio=0.3)

@@ -17,10 +17,10 @@ _TENANT = "t-archive"
 
 
 def plan(draw: Draw) -> Plan:
-    """From the onset a few prompts a minute need ``severe(1.5, 8)`` seconds of prefill each: in one step
+    """From the onset a few prompts a minute need ``severe(0.8, 6)`` seconds of prefill each: in one step
     (no chunked prefill), or in as many as it takes with the whole token budget."""
     made = healthy(draw, "head_of_line_blocking")
-    seconds = draw.severe(1.5, 8.0)
+    seconds = draw.severe(0.8, 6.0)
     tokens = prefill_tokens(made.replicas[0].machine, seconds)
     made = widened(made, 3.0 * tokens)
     made = every(made, max_model_len_tokens=max(131_072, 2 * tokens), policy=made.replicas[0].settings.policy)

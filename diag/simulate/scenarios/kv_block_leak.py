@@ -17,11 +17,11 @@ _LEAVING = 0.06
 
 
 def plan(draw: Draw) -> Plan:
-    """``severe(0.85, 1)`` of the pool is gone after ``severe(0.7, 0.25)`` of what is left of the window: by
+    """``severe(0.75, 1)`` of the pool is gone after ``severe(0.9, 0.3)`` of what is left of the window: by
     itself, or with every client that leaves."""
     made = healthy(draw, "kv_block_leak")
     names = struck(made, draw)
-    seconds = (draw.seconds - draw.onset) * draw.severe(0.7, 0.25)
+    seconds = (draw.seconds - draw.onset) * draw.severe(0.9, 0.3)
     by_leaving = draw.chance(0.4)
     if by_leaving:
         leaving = step(draw.onset, 0.0, _LEAVING)
@@ -32,7 +32,7 @@ def plan(draw: Draw) -> Plan:
         leavers = max(request_rate(made) * _LEAVING * seconds * 0.7, 3.0)
         made = replace(made, clients=clients)
     for name in names:
-        blocks = replica_of(made, name).settings.kv_blocks * draw.severe(0.85, 1.0)
+        blocks = replica_of(made, name).settings.kv_blocks * draw.severe(0.75, 1.0)
         if by_leaving:
             made = with_replica(made, name, leak_blocks_per_abort=blocks / leavers)
         else:

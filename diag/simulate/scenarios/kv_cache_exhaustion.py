@@ -13,9 +13,9 @@ __all__ = ["SCENARIO"]
 
 
 def plan(draw: Draw) -> Plan:
-    """After a restart the pool holds ``severe(1.2, 0.5)`` of what the running sequences need on average."""
+    """After a restart the pool holds ``severe(1.7, 0.55)`` of what the running sequences need on average."""
     made = healthy(draw, "kv_cache_exhaustion")
-    tokens = held_tokens(made) * draw.severe(1.2, 0.5)
+    tokens = held_tokens(made) * draw.severe(1.7, 0.55)
     made = every(fitting(made, tokens), reserve_full_isl=draw.chance(0.4), max_num_seqs=128)
     names = struck(made, draw)
     way = draw.pick(("flag", "memory", "shared"))

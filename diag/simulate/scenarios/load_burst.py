@@ -13,8 +13,8 @@ __all__ = ["SCENARIO"]
 
 
 def plan(draw: Draw) -> Plan:
-    """Everybody's rate rises to ``severe(0.95, 1.8)`` of what can be served, give or take."""
-    made, factor = overload(healthy(draw, "load_burst"), draw, 0.95, 1.8)
+    """Everybody's rate rises to ``severe(0.8, 1.6)`` of what can be served, give or take."""
+    made, factor = overload(healthy(draw, "load_burst"), draw, 0.8, 1.6)
     onwards = draw.onwards(1.0, factor)
     for tenant in sorted({client.tenant for client in made.clients}):
         own = draw.between(0.85, 1.15)

@@ -13,12 +13,12 @@ __all__ = ["SCENARIO"]
 
 
 def plan(draw: Draw) -> Plan:
-    """Answers of all or most tenants become ``severe(1.8, 5)`` as long (reasoning, a lost stop word)."""
+    """Answers of all or most tenants become ``severe(1.4, 4)`` as long (reasoning, a lost stop word)."""
     made, _ = crowded(healthy(draw, "long_outputs"), draw, 1.5, 3.0)
     tenants = tuple(sorted({client.tenant for client in made.clients}))
     if draw.chance(0.4):
         tenants = tuple(sorted(draw.rng.choice(tenants, size=len(tenants) - 1, replace=False).tolist()))
-    longer = draw.onwards(1.0, draw.severe(1.8, 5.0), ramp_ratio=0.3)
+    longer = draw.onwards(1.0, draw.severe(1.4, 4.0), ramp_ratio=0.3)
     for client in made.clients:
         if client.tenant in tenants:
             made = with_client(made, client.tenant, output_factor=product(client.output_factor, longer))

@@ -17,12 +17,12 @@ _TENANT = "t-archive"
 
 def plan(draw: Draw) -> Plan:
     """The pool is smaller than the model's limit, so that the API lets such a prompt in; its client gives up
-    after ``severe(100, 1500)`` seconds, and sometimes tries again."""
+    after ``severe(60, 1500)`` seconds, and sometimes tries again."""
     made = healthy(draw, "oversized_request")
     pool = made.replicas[0].settings.kv_blocks * made.replicas[0].settings.block_size_tokens
     prompt = int(pool * draw.between(1.05, 1.6))
     made = every(made, max_model_len_tokens=max(131_072, 2 * prompt))
-    patience = min(draw.severe(100.0, 1_500.0), draw.seconds - draw.onset)
+    patience = min(draw.severe(60.0, 1_500.0), draw.seconds - draw.onset)
     count = len(made.replicas) if draw.chance(0.5) else 1
     calls, time = [], draw.onset
     for number in range(count):

@@ -13,10 +13,10 @@ _ATTEMPT_SECONDS = 35.0
 
 
 def plan(draw: Draw) -> Plan:
-    """A restart that ends in ``severe(3, 25)`` failed starts before one succeeds, or in nothing but those."""
+    """A restart that ends in ``severe(2, 25)`` failed starts before one succeeds, or in nothing but those."""
     made = healthy(draw, "port_conflict")
     name = draw.pick(made.replicas).name
-    attempts = round(draw.severe(3.0, 25.0))
+    attempts = round(draw.severe(2.0, 25.0))
     down = min((attempts + 1) * _ATTEMPT_SECONDS * draw.between(0.8, 1.3), draw.seconds - draw.onset - 30.0)
     restart = Restart(draw.onset, down, reason="bind", attempts=attempts)
     made = with_replica(made, name, restarts=(*replica_of(made, name).restarts, restart))

@@ -30,7 +30,7 @@ def plan(draw: Draw) -> Plan:
         max_num_seqs=256,
     )
     # What is left of the GPU bounds it: beyond that the queue would be what hurts.
-    share = min(draw.severe(0.22, 0.45), 0.92 - load_ratio(made))
+    share = min(draw.severe(0.15, 0.42), 0.92 - load_ratio(made))
     client = Client(
         tenant=_TENANT,
         sessions_per_second=draw.onwards(0.0, share / seconds * len(made.replicas), ramp_ratio=0.3),

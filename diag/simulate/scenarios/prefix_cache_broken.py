@@ -20,7 +20,7 @@ _TEXTS = (
 def plan(draw: Draw) -> Plan:
     """A clock, a counter or the order of tools gets into the head of all prompts, or of most tenants'."""
     made = every(healthy(draw, "prefix_cache_broken"), prefix_caching=True)
-    made = heavy_heads(made, draw.severe(0.5, 2.0))
+    made = heavy_heads(made, draw.severe(0.25, 1.5))
     tenants = tuple(sorted({client.tenant for client in made.clients}))
     if draw.chance(0.35):
         tenants = tuple(sorted(draw.rng.choice(tenants, size=len(tenants) - 1, replace=False).tolist()))

@@ -12,9 +12,9 @@ __all__ = ["SCENARIO"]
 
 
 def plan(draw: Draw) -> Plan:
-    """Computing the repeated part anew costs ``severe(0.3, 2)`` seconds a request."""
+    """Computing the repeated part anew costs ``severe(0.2, 1.5)`` seconds a request."""
     made = every(healthy(draw, "prefix_cache_off"), prefix_caching=True)
-    repeated = draw.severe(0.35, 2.0)
+    repeated = draw.severe(0.2, 1.5)
     made = heavy_heads(made, repeated) if draw.chance(0.6) else long_sessions(made, draw, repeated)
     names = struck(made, draw)
     text = (

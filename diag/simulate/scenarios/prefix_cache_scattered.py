@@ -12,9 +12,9 @@ __all__ = ["SCENARIO"]
 
 
 def plan(draw: Draw) -> Plan:
-    """From sticky to round robin, where computing a history anew costs ``severe(0.5, 2.5)`` seconds."""
+    """From sticky to round robin, where computing a history anew costs ``severe(0.3, 2)`` seconds."""
     made = every(healthy(several(draw), "prefix_cache_scattered"), prefix_caching=True)
-    made = long_sessions(made, draw, draw.severe(0.5, 2.5))
+    made = long_sessions(made, draw, draw.severe(0.3, 2.0))
     made = with_gateway(
         made, balancing=((0.0, Balancing.STICKY), (draw.onset, Balancing.ROUND_ROBIN)), affinity_weight=0.7
     )

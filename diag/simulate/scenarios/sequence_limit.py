@@ -14,7 +14,7 @@ __all__ = ["SCENARIO"]
 
 
 def plan(draw: Draw) -> Plan:
-    """After a restart an engine runs at most ``severe(1.2, 0.6)`` times the sequences that it needs to on
+    """After a restart an engine runs at most ``severe(1.6, 0.7)`` times the sequences that it needs to on
     average, or one or two adapters at a time where requests ask for many."""
     made = healthy(draw, "sequence_limit")
     marked = draw.chance(0.7)
@@ -25,7 +25,7 @@ def plan(draw: Draw) -> Plan:
     if adapters:
         made = _with_adapters(made)
     names = struck(made, draw)
-    slots = max(round(batch(made) * draw.severe(1.2, 0.6)), 1)
+    slots = max(round(batch(made) * draw.severe(1.6, 0.7)), 1)
     if adapters:
         made = after_restart(made, draw, names, text=text, max_loras=1)
     else:

@@ -15,14 +15,14 @@ __all__ = ["SCENARIO"]
 
 
 def plan(draw: Draw) -> Plan:
-    """Acceptance falls from about 0.75 to ``severe(0.45, 0.05)``: other texts, or another draft model."""
+    """Acceptance falls from about 0.75 to ``severe(0.55, 0.05)``: other texts, or another draft model."""
     made = every(healthy(draw, "spec_decode_collapse"), speculative_tokens=draw.pick((3, 4, 5)))
     usual = draw.between(0.7, 0.82)
     made = replace(
         made, replicas=tuple(replace(one, acceptance_ratio=constant(usual)) for one in made.replicas)
     )
     names = struck(made, draw, all_ratio=0.8)
-    falling = draw.onwards(usual, draw.severe(0.45, 0.05))
+    falling = draw.onwards(usual, draw.severe(0.55, 0.05))
     for name in names:
         made = with_replica(made, name, acceptance_ratio=falling)
     return told(

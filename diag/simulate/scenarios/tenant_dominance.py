@@ -14,7 +14,7 @@ __all__ = ["SCENARIO"]
 
 def plan(draw: Draw) -> Plan:
     """The whole service gets as much as in ``load_burst``, but all that is new is one tenant's."""
-    made, factor = overload(healthy(draw, "tenant_dominance"), draw, 1.0, 1.9)
+    made, factor = overload(healthy(draw, "tenant_dominance"), draw, 0.85, 1.7)
     tenant = draw.pick(made.clients).tenant
     own = 1.0 + (factor - 1.0) / _share(made, tenant)
     made = with_load(made, draw.onwards(1.0, own, ramp_ratio=0.25), [tenant])
