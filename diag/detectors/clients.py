@@ -6,9 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from diag.detectors.in_flight import crowding
 from diag.detectors.view import View
+from diag.records.cohorts import Flags
 
-__all__ = ["Hit", "hit_clients"]
+__all__ = ["Hit", "crowding_of_hit", "hit_clients", "requests_of_hit"]
 
 _FEWEST = 6  # requests of one client on either side
 _RATIO, _SECONDS = 1.5, 0.3  # what a user notices (see ``symptoms.LIMITS``)
@@ -45,3 +47,18 @@ def hit_clients(view: View) -> Hit | None:
         return None
     total = sum(extra)
     return Hit(tuple(names), known, max(extra) / total if total > 0 else 0.0)
+
+
+def requests_of_hit(view: View) -> Flags | None:
+    """The requests of the clients that wait longer, where others do not; else None."""
+    hit = hit_clients(view)
+    if hit is None or view.workload is None or not 0 < len(hit.names) < hit.known:
+        return None
+    r = view.workload.requests
+    flags: Flags = np.isin(r.tenant, [r.tenants.index(name) for name in hit.names])
+    return flags
+
+
+def crowding_of_hit(view: View) -> float | None:
+    """``crowding`` among those who wait longer: the others' quick answers say nothing of their queue."""
+    return crowding(view, requests_of_hit(view))

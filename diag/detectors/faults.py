@@ -45,8 +45,18 @@ class Fault:
 
 def faults_of(view: View) -> tuple[Fault, ...]:
     """What cards of the slow engines reported in the window, in time order; clean-up is left out."""
-    found = [*_codes(view), *_counted(view), *_logged(view)]
+    counted = [*_codes(view), *_counted(view)]
+    slack = view.spans.look_back_seconds + 2 * view.case.step_seconds
+    told = [f for f in _logged(view) if not any(_same(f, other, slack) for other in counted)]
+    found = [*counted, *told]
     return tuple(sorted(found, key=lambda fault: fault.time))
+
+
+def _same(logged: Fault, counted: Fault, slack: float) -> bool:
+    """One event, told by the kernel with an address and by an exporter with a card's name."""
+    code, other = _CODE.search(logged.text), _CODE.search(counted.text)
+    equal = code is not None and (other is None or code[1] == other[1])
+    return equal and abs(logged.time - counted.time) <= slack
 
 
 def watched(view: View) -> float:

@@ -63,12 +63,14 @@ class InFlight:
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """Failures that came at one round time: how many of all failures, and how many there were before."""
+    """Failures that came at one round time: ``share`` of all failures. ``longer_before``/``longer_during``:
+    share of good answers that took longer than that: what a new limit cuts off was there before it."""
 
     seconds: float
     share: float
     failures: int
-    before: float
+    longer_before: float
+    longer_during: float
 
 
 def under_way(requests: Requests, times: Floats, chosen: Flags | None = None) -> Floats:
@@ -163,9 +165,13 @@ def deadline_of(requests: Requests, base: Flags, inc: Flags) -> Deadline | None:
         return None
     best = max(_ROUND_SECONDS, key=lambda limit: int(_near(ended, limit).sum()))
     share = float(_near(ended, best).mean())
-    earlier = requests.duration[base & lost & np.isfinite(requests.duration)]
-    rate = float(_near(earlier, best).sum()) / max(int(base.sum()), 1)
-    return Deadline(float(best), share, len(ended), rate)
+    longer = [_longer(requests, window & ~lost, best) for window in (base, inc)]
+    return Deadline(float(best), share, len(ended), longer[0], longer[1])
+
+
+def _longer(requests: Requests, chosen: Flags, limit: float) -> float:
+    lasted = requests.duration[chosen & np.isfinite(requests.duration)]
+    return float((lasted > limit * (1 + _NEAR) + 0.2).mean()) if len(lasted) else 0.0
 
 
 def _near(seconds: Floats, limit: float) -> Flags:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from diag.detectors.clients import Hit, hit_clients
+import numpy as np
+
+from diag.detectors.clients import crowding_of_hit, hit_clients, requests_of_hit
 from diag.detectors.cues import Explained, Reach, degree_of, falls, flat, stated
-from diag.detectors.in_flight import InFlight, crowding, in_flight
+from diag.detectors.in_flight import InFlight, in_flight, under_way
 from diag.detectors.view import View
 from diag.hypotheses.registry import Output
 from diag.model import Card, Mitigation
@@ -34,7 +36,7 @@ def examine(view: View) -> Iterator[Output]:
     """Clients hold back work while the engines have room; and only some clients do."""
     flow = in_flight(view)
     if flow is not None:
-        yield from _held_back(flow)
+        yield from _held_back(flow, _usual(view))
     share = view.phases.share("gap")
     if share is not None:
         text = f"{quantity(share, 'ratio')} of the extra first-token time passes outside the engine"
@@ -48,7 +50,12 @@ def examine(view: View) -> Iterator[Output]:
         yield stated("one_client", "top_tenant_ratio", alone, text, degree=1.0 if alone else 0.0)
         if alone:
             yield Reach({"tenants": hit.names})
-    yield from _crowded(view, hit)
+    rank = crowding_of_hit(view)
+    if rank is not None:
+        text = (
+            f"who came while more of its requests were under way waited longer (rank correlation {rank:.2f})"
+        )
+        yield stated("crowded", "client_ttft_seconds", rank >= 0.25, text, degree=degree_of(rank / 0.25))
     own = view.fleet.get("ttft_seconds_mean")
     if own is not None:
         yield flat("engine_flat", own, "the engine's own first-token time", sign=1)
@@ -60,21 +67,15 @@ def examine(view: View) -> Iterator[Output]:
         yield flat("gateway_flat", waited, "time in the gateway beyond its upstream's", sign=1)
 
 
-def _crowded(view: View, hit: Hit | None) -> Iterator[Output]:
-    """The client's own queue: its requests wait the longer, the more of its own are under way."""
-    chosen = None
-    if hit is not None and len(hit.names) == 1 and view.workload is not None:
-        r = view.workload.requests
-        chosen = r.tenant == r.tenants.index(hit.names[0])
-    rank = crowding(view, chosen)
-    if rank is not None:
-        text = (
-            f"who came while more of its requests were under way waited longer (rank correlation {rank:.2f})"
-        )
-        yield stated("crowded", "client_ttft_seconds", rank >= 0.25, text, degree=degree_of(rank / 0.25))
+def _usual(view: View) -> float:
+    """How many requests the clients that now wait had under way before, on average."""
+    assert view.workload is not None
+    chosen, span = requests_of_hit(view), view.spans.baseline
+    moments = np.linspace(span.start, span.end, 200)
+    return float(under_way(view.workload.requests, moments, chosen).mean())
 
 
-def _held_back(flow: InFlight) -> Iterator[Output]:
+def _held_back(flow: InFlight, usual: float) -> Iterator[Output]:
     more = flow.outside_during - flow.outside_before
     room = flow.waiting < max(0.5, 0.05 * max(flow.engines_during, 1.0))
     text = (
@@ -82,7 +83,7 @@ def _held_back(flow: InFlight) -> Iterator[Output]:
         f"{quantity(flow.outside_before, 'requests')}), which hold {flow.engines_during:.1f} "
         f"(before: {flow.engines_before:.1f})"
     )
-    degree = degree_of(0.5 + more / max(0.5 * flow.engines_during, 2.0))
+    degree = degree_of(0.5 + more / max(0.5 * usual, 2.0))
     true = degree >= 0.5 and room
     yield stated(
         "held_back", "running_requests", true, text, degree=degree if room else min(degree, 0.2),

@@ -25,7 +25,7 @@ CARD = Card(
     ),
     next_check="ibstat and perfquery -x on the node; dmesg for link events, and their times beside the failed transfers.",
     chain=("node_infiniband_link_downs_per_second", "node_infiniband_port_state", "kv_transfer_failures_per_second", "kv_transfer_retries_per_second", "waiting_deferred_requests", "ttft_seconds_mean"),
-    leads_to=("kv_transfer_failure", "engine_restart"),
+    leads_to=("kv_transfer_failure", "engine_restart", "prefill_interference"),
 )  # fmt: skip
 
 NEEDS = (("node_infiniband_link_downs_per_second", "node_infiniband_port_state"),)
@@ -42,6 +42,9 @@ def examine(view: View) -> Iterator[Output]:
     yield _downs(view, downs, state)
     if (downs is None or downs[1] < 0.5) and (state is None or state.effect > -1):
         return
+    first = downs[3] if downs is not None else None
+    if first is not None:
+        yield _since_then(view, first)
     yield from _harm(view)
     node = downs[0].labels.get("node", "") if downs is not None and downs[1] >= 0.5 else ""
     node = node or (state.labels.get("node", "") if state is not None else "")
@@ -91,6 +94,16 @@ def _downs(
     return stated("downs", "node_infiniband_link_downs_per_second", False, text, decisive=sure)
 
 
+def _since_then(view: View, first: float) -> Output:
+    slack = view.spans.look_back_seconds + _LATE_SECONDS
+    true = first <= view.onset + slack
+    wait = quantity(abs(view.onset - first), "seconds")
+    text = f"the first link went down {wait} {'before' if first <= view.onset else 'after'} users felt it"
+    return stated(
+        "since_then", "node_infiniband_link_downs_per_second", true, text, degree=0.9 if true else 0.1
+    )
+
+
 def _harm(view: View) -> Iterator[Output]:
     failed = view.fleet.get("kv_transfer_failures_per_second")
     retried = view.fleet.get("kv_transfer_retries_per_second")
@@ -101,9 +114,7 @@ def _harm(view: View) -> Iterator[Output]:
     if retried is not None and retried.effect >= 1:
         yield rises("retries", retried, "requests begun anew after a failed transfer")
     died = [c for c in view.changes if c.kind == "restart" and view.near_onset(c) and view.concerns(c.target)]
-    if failed is None:
-        text = f"{died[0].text} just then" if died else "no engine died of it, and nobody counts transfers"
-        yield stated("engine_died", "target_up", bool(died), text, degree=0.8 if died else 0.3)
-    elif died and failed.effect < 0.3:
+    # Where nobody counts transfers, that no engine died says nothing either way.
+    if died and (failed is None or failed.effect < 0.3):
         wait = quantity(abs(died[0].time - view.onset), "seconds")
         yield stated("engine_died", "target_up", True, f"{died[0].text}, {wait} from the onset", degree=0.8)

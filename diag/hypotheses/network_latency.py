@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from diag.detectors.clients import crowding_of_hit, hit_clients
 from diag.detectors.cues import Explained, degree_of, flat, rises, stated
-from diag.detectors.in_flight import crowding
 from diag.detectors.view import View
 from diag.hypotheses.registry import Output
 from diag.model import Card, Mitigation
@@ -62,7 +62,12 @@ def examine(view: View) -> Iterator[Output]:
     own = view.fleet.get("ttft_seconds_mean")
     if own is not None:
         yield flat("engine_flat", own, "the engine's own first-token time", sign=1)
-    rank = crowding(view)
+    hit = hit_clients(view)
+    if hit is not None and hit.known >= 2:
+        shared = len(hit.names) != 1
+        text = f"{len(hit.names)} of {hit.known} clients wait longer"
+        yield stated("shared_way", "top_tenant_ratio", shared, text, degree=1.0 if shared else 0.1)
+    rank = crowding_of_hit(view)
     if rank is not None:
         text = f"the wait {'grows with' if rank >= 0.25 else 'does not hang on'} how many are under way (rank correlation {rank:.2f})"
         yield stated(

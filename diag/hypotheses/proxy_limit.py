@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from diag.detectors.clients import hit_clients
+from diag.detectors.clients import crowding_of_hit, hit_clients
 from diag.detectors.cues import Explained, degree_of, rises, stated
-from diag.detectors.in_flight import Deadline, InFlight, crowding, deadline_of, in_flight
+from diag.detectors.in_flight import Deadline, InFlight, deadline_of, in_flight
 from diag.detectors.view import View
 from diag.hypotheses.registry import Output
 from diag.model import Card, Mitigation
@@ -33,10 +33,23 @@ NEEDS = (("running_requests",), ("client_duration_seconds", "client_ttft_seconds
 
 def examine(view: View) -> Iterator[Output]:
     """Engines at one number with clients outside; failures at a round time; the gateway's own clock."""
+    deadline = None
+    if view.workload is not None:
+        work = view.workload
+        deadline = deadline_of(work.requests, work.baseline, work.incident)
+        if deadline is not None:
+            yield from _timeouts(deadline)
+    # Answers that are cut off need no queue: the pool's signs are then not asked for.
+    if deadline is None or not _cuts(deadline):
+        yield from _pool(view)
+    yield from _everyone(view)
+
+
+def _pool(view: View) -> Iterator[Output]:
     flow = in_flight(view)
     if flow is not None:
         yield from _pinned(flow)
-    rank = crowding(view)
+    rank = crowding_of_hit(view)
     if rank is not None:
         text = f"who came while more were under way waited longer (rank correlation {rank:.2f})"
         yield stated("crowded", "client_ttft_seconds", rank >= 0.25, text, degree=degree_of(rank / 0.25))
@@ -44,12 +57,6 @@ def examine(view: View) -> Iterator[Output]:
     waited = view.finding("gateway_wait_seconds")
     if waited is not None:
         yield rises("gateway_wait", waited, "time in the gateway beyond its upstream's")
-    if view.workload is not None:
-        work = view.workload
-        deadline = deadline_of(work.requests, work.baseline, work.incident)
-        if deadline is not None:
-            yield _timeouts(deadline)
-    yield from _everyone(view)
 
 
 def _pinned(flow: InFlight) -> Iterator[Output]:
@@ -81,15 +88,30 @@ def _outside(view: View) -> Iterator[Output]:
         yield Explained(share)
 
 
-def _timeouts(deadline: Deadline) -> Output:
+def _cuts(deadline: Deadline) -> bool:
+    return deadline.share >= 0.6 and deadline.longer_before >= 0.005 and deadline.longer_during <= 0.001
+
+
+def _timeouts(deadline: Deadline) -> Iterator[Output]:
+    """Failures at one round time; and whether answers used to take longer than that without failing."""
     true = deadline.share >= 0.6
     limit = quantity(deadline.seconds, "seconds")
     text = f"{quantity(deadline.share, 'ratio')} of {deadline.failures} failures come at {limit}"
     if not true:
         text = f"failures come at no one round time ({text} at most)"
-    return stated(
+    yield stated(
         "timeouts", "error_ratio", true, text, degree=min(1.0, deadline.share / 0.9) if true else 0.3
     )
+    if not true:
+        return
+    cuts = _cuts(deadline)
+    text = (
+        f"{quantity(deadline.longer_before, 'ratio')} of answers took longer than {limit} before, "
+        f"{quantity(deadline.longer_during, 'ratio')} since"
+    )
+    yield stated("cut_off", "client_duration_seconds", cuts, text, degree=1.0 if cuts else 0.2)
+    if cuts:
+        yield Explained(0.8)
 
 
 def _everyone(view: View) -> Iterator[Output]:

@@ -23,6 +23,7 @@ CARD = Card(
     ),
     next_check="The store master's list of clients and segments against the processes that run, with their start times.",
     chain=("engine_start_time_seconds", "kv_lookup_misses_per_second", "kv_transfer_failures_per_second", "prefill_seconds_mean", "ttft_seconds_mean"),
+    leads_to=("prefill_interference",),
 )  # fmt: skip
 
 NEEDS = (("kv_lookup_misses_per_second",),)

@@ -98,8 +98,8 @@ def halts_that_grow(w: World) -> None:
 def steadily_slower(w: World) -> None:
     scenes.steps_take_longer(w)
     w.rows.clear()
-    w.clients("before", every=0.5)
-    w.clients("during", every=0.5, ttft_seconds=1.5, duration_seconds=lambda i: 5.5 + 0.1 * (i % 7))
+    w.clients("before", every=0.2)
+    w.clients("during", every=0.2, ttft_seconds=1.5, duration_seconds=lambda i: 5.5 + 0.1 * (i % 7))
 
 
 @speaks_for("numa_misplacement", "far")
