@@ -12,7 +12,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from diag.accuracy.families import FAMILIES, family_named
-from diag.accuracy.manifest import Listed, Manifest, corpus_hash, listed, read_manifest, write_manifest
+from diag.accuracy.manifest import (
+    Listed,
+    Manifest,
+    corpus_hash,
+    listed,
+    read_manifest,
+    shipped,
+    write_manifest,
+)
 from diag.accuracy.running import make_family, remake
 from diag.errors import DiagError
 
@@ -40,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _fill(given: argparse.Namespace) -> int:
     families: dict[str, Listed] = {}
-    if given.families:
+    if given.families and (given.manifest or shipped()).exists():
         families.update(read_manifest(given.manifest).families)
     for name in given.families or FAMILIES:
         family = family_named(name)

@@ -39,6 +39,9 @@ def bench(
         str | None,
         typer.Option("--results", metavar="FOLDER", help="where judged cases are kept (bench/out/results)"),
     ] = None,
+    manifest: Annotated[
+        str | None, typer.Option("--manifest", metavar="FILE", help="a corpus of your own (make corpus)")
+    ] = None,
     no_baro: Annotated[bool, typer.Option("--no-baro", help="leave fse-baro out")] = False,
     calibrate: Annotated[
         bool, typer.Option("--calibrate", help="print the confidence that fits these cases best")
@@ -55,6 +58,7 @@ def bench(
             jobs=jobs,
             results=Path(results) if results else api.RESULTS,
             baro=not no_baro,
+            manifest=Path(manifest) if manifest else None,
             progress=progress,
         )
     answering.deliver(_told(found.tables(every_case=rows), format), answer)
