@@ -39,6 +39,7 @@ _REQUESTS = (1_500.0, 9_000.0)  # of a whole incident
 _REPLICA_RATES = (0.2, 0.8)  # requests a second
 _CLEAR_SECONDS = 300.0  # what befalls the telemetry by chance keeps this far from the onset
 _DRIFT_STEP_SECONDS = 150.0
+_DOCUMENTS_RATIO = 0.3
 
 
 def healthy(
@@ -124,7 +125,11 @@ def _clients(draw: Draw, longer: float) -> tuple[Client, ...]:
     services get ``longer`` texts rather than tens of thousands of requests."""
     count = int(draw.rng.integers(2, 6))
     weights = np.sort(draw.rng.dirichlet(np.full(count, 4.0)))[::-1]
-    documents = {number for number in range(1, count) if draw.chance(0.4)}
+    documents: set[int] = set()
+    for number in range(1, count):
+        # With nearly as many of them as chats a median would jump between the two.
+        if draw.chance(0.5) and sum(weights[[*documents, number]]) <= _DOCUMENTS_RATIO:
+            documents.add(number)
     return tuple(
         (_documents if number in documents else _chat)(
             draw, f"t-{chr(97 + number)}", float(weights[number]), longer
@@ -171,7 +176,7 @@ def _machine(draw: Draw, asked: Work, replicas: int, flags: Settings) -> tuple[M
     machine = draw.pick(MACHINES[flags.tensor_parallel])
     wanted = draw.about(*_REQUESTS) / draw.seconds / replicas
     wanted = min(max(wanted, _REPLICA_RATES[0]), _REPLICA_RATES[1], _REQUESTS[1] / draw.seconds / replicas)
-    load = draw.between(0.32, 0.62)
+    load = draw.between(0.32, 0.6)
     capacity = capacity_per_second(machine, flags, asked)
     factor = min(max(load * capacity / wanted, 0.7), 4.0)
     machine = slower(machine, factor)
@@ -185,7 +190,7 @@ def _timed(draw: Draw, clients: tuple[Client, ...], factor: float) -> tuple[Clie
     swing = draw.between(0.0, 0.15) * np.sin(2 * np.pi * (points / period + draw.between(0.0, 1.0)))
     made = []
     for client in clients:
-        burst = np.clip(draw.rng.normal(0.0, draw.between(0.0, 0.12), points.size), -0.3, 0.3)
+        burst = np.clip(draw.rng.normal(0.0, draw.between(0.0, 0.1), points.size), -0.3, 0.3)
         values = client.sessions_per_second.values[0] * factor * (1.0 + swing) * (1.0 + burst)
         profile = Profile(tuple(points.tolist()), tuple(values.tolist()))
         made.append(replace(client, sessions_per_second=profile))
