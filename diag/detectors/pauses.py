@@ -24,6 +24,8 @@ _LEAST_SECONDS = 0.5
 _FEWEST_EVENTS = 60
 _CHANCE = 3.0  # e⁻³: odds that the longest of all silences is that long by chance
 _SIMULATED = 500
+_GIANT = 5.0
+_FEWEST_GIANTS = 5
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,7 +35,8 @@ class Pauses:
     ``lost_before``/``lost_during``: share of the time; ``smallest_seconds``: shorter ones could not be told
     from chance; ``period_seconds`` and ``odds`` (chance that random moments are as regular), NaN with fewer
     than four; ``growth``: last over first, by the trend; ``share``: of the excess wait, by whom met one;
-    ``beat``: of all signs of life in the incident, ``beat_before``: in the baseline."""
+    ``beat``: of all signs of life in the incident, ``beat_before``: in the baseline; ``provoked``: how
+    well giant prompts keep that beat themselves, 0 … 1."""
 
     instance: str
     times: Floats
@@ -48,6 +51,7 @@ class Pauses:
     share: float
     beat: Beat | None
     beat_before: Beat | None
+    provoked: float
 
 
 def pauses_of(view: View) -> Pauses | None:
@@ -83,10 +87,11 @@ def _pauses(view: View, requests: Requests, name: str, chosen: Flags) -> Pauses 
     times, seconds = starts[long], lengths[long]
     lost = [float(seconds[_in(times, span)].sum()) / max(span.seconds, 1.0) for span in (quiet, felt)]
     period, odds = period_odds(times)
+    now = beat_of(signs[_in(signs, felt)])
     return Pauses(
         name, times, seconds, int(_in(times, felt).sum()), lost[0], lost[1], limit, period, odds,
         _growth(times, seconds), _share(view, requests, chosen, times, seconds),
-        beat_of(signs[_in(signs, felt)]), beat_of(signs[_in(signs, quiet)]),
+        now, beat_of(signs[_in(signs, quiet)]), _provoked(requests, chosen, felt, now),
     )  # fmt: skip
 
 
@@ -139,6 +144,24 @@ def _growth(times: Floats, seconds: Floats) -> float:
     except TooFewPoints:
         return float("nan")
     return float(np.exp(slope * (times[-1] - times[0])))
+
+
+def _provoked(requests: Requests, chosen: Flags, span: Window, beat: Beat | None) -> float:
+    """How well the arrivals of prompts of five times the usual work keep the beat themselves: the length of
+    their mean phase (0 … 1), 0 where random arrivals do as well (Rayleigh's test)."""
+    work = requests.prompt - np.nan_to_num(requests.cached)
+    known = chosen & np.isfinite(work)
+    if beat is None or not known.any():
+        return 0.0
+    giant = known & (work >= _GIANT * max(float(np.median(work[known])), 1.0))
+    arrived = requests.ts[giant & _in(requests.ts, span)]
+    # The period is known to a bin: the neighbours of its length are tried too.
+    periods = beat.period_seconds * np.linspace(0.93, 1.07, 29)
+    locked = (
+        max(float(abs(np.exp(2j * np.pi * arrived / one).mean())) for one in periods) if len(arrived) else 0.0
+    )
+    chance = len(periods) * np.exp(-len(arrived) * locked**2)
+    return locked if len(arrived) >= _FEWEST_GIANTS and chance < 0.05 else 0.0
 
 
 def _share(view: View, requests: Requests, chosen: Flags, times: Floats, seconds: Floats) -> float:

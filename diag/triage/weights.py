@@ -261,6 +261,7 @@ WEIGHTS: Mapping[str, Mapping[str, Weight]] = {
         "growing": _w(5, 0.25, "each has more to walk through than the last"),
         "harm": _w(3, 0.2, "those who met a halt hold the excess"),
         "engine_sees": _w(2, 0.1, "a halt on the way is the network's"),
+        "unprovoked": _w(1.2, 0.03, "who reads a giant prompt is not halted"),
         "gpu_not_busier": _w(1.2, 0.8, "halted, not overloaded"),
     },
     "numa_misplacement": {
