@@ -4,7 +4,7 @@
     replay(bundle, fit, settings) -> Plan
 
 Prefill comes from the time to first token of requests that met nobody, decode from the mean inter-token
-time by the sequences and contexts that ran beside it. Both are least absolute relative errors, so that a
+time by the sequences, contexts and prefills that ran beside it. Both are least absolute relative errors, so that a
 hiccup of the host does not bend a line, and no coefficient may be negative: no work gives time back.
 """
 
@@ -53,6 +53,10 @@ class Observation:
         """(query, key) pairs that prefill attended: each computed token sees all before it."""
         return self.computed_tokens * (self.cached_tokens + self.computed_tokens / 2)
 
+    def steps(self, chunk_tokens: int) -> int:
+        """How many steps its prefill takes at ``chunk_tokens`` each."""
+        return math.ceil(self.computed_tokens / chunk_tokens)
+
 
 @dataclass(frozen=True, slots=True)
 class Fit:
@@ -74,7 +78,7 @@ class Fit:
         machine = self.machine
         return (
             self.front_seconds
-            + math.ceil(computed / chunk_tokens) * machine.overhead_seconds
+            + math.ceil(computed / chunk_tokens) * (machine.overhead_seconds + machine.prefill_base_seconds)
             + computed * machine.prefill_token_seconds
             + computed * (cached_tokens + computed / 2) * machine.prefill_pair_seconds
         )
@@ -110,27 +114,31 @@ def fit(requests: Sequence[Observation], chunk_tokens: int, *, name: str = "fitt
     """
     alone = [one for one, met in zip(requests, _met(requests), strict=True) if met == 0]
     _enough(len(alone), "met no other one")
-    prefill, ttft_error = _prefill(alone)
-    decode, inter_token_error, calm = _decode(requests, prefill)
-    # A step's fixed part is in both intercepts and neither tells it apart: half of the smaller one.
-    overhead = float(min(prefill[0], decode[0])) / 2
+    rough, _ = _prefill(alone, 0.0, chunk_tokens)
+    decode, inter_token_error, calm = _decode(requests, rough, chunk_tokens)
+    # What a step with a prefill costs its neighbours beyond the tokens is in the engine; the rest of a first
+    # token's fixed time passes before.
+    inside = min(float(decode[3]), float(rough[0]))
+    prefill, ttft_error = _prefill(alone, inside, chunk_tokens)
+    # A step's fixed part is in both; what a decode step alone has of it is not told apart: half.
+    overhead = min(inside, float(decode[0]) / 2)
     machine = Machine(
         name=name,
         overhead_seconds=overhead,
-        prefill_token_seconds=max(float(prefill[1]) - overhead / chunk_tokens, 0.0),
+        prefill_base_seconds=inside - overhead,
+        prefill_token_seconds=float(prefill[1]),
         prefill_pair_seconds=float(prefill[2]),
         decode_base_seconds=float(decode[0]) - overhead,
         decode_sequence_seconds=float(decode[1]),
         decode_context_seconds=float(decode[2]),
     )
-    return Fit(machine, float(prefill[0]) - overhead, ttft_error, len(alone), inter_token_error, calm)
+    return Fit(machine, float(prefill[0]), ttft_error, len(alone), inter_token_error, calm)
 
 
 def replay(bundle: Bundle, fitted: Fit, settings: Settings, *, kv_bytes_per_token: float = 131_072.0) -> Plan:
-    """The recorded arrivals and lengths, sent to one simulated engine with ``settings``.
-
-    Arrivals stay where they were recorded even where a client would have waited for its last answer:
-    a simulated engine that is slower than the real one meets the same crowd, not a thinner one."""
+    """The recorded sessions and lengths, sent to one simulated engine with ``settings``. First turns come
+    when they were recorded; a later one as long after the answer before it as in the recording, since its
+    client waited for that."""
     window = bundle.window
     machine = replace(fitted.machine, kv_bytes_per_token=kv_bytes_per_token)
     replica = Replica(
@@ -152,10 +160,10 @@ def replay(bundle: Bundle, fitted: Fit, settings: Settings, *, kv_bytes_per_toke
 def _script(requests: Sequence[Observation]) -> tuple[ScriptedCall, ...]:
     """A turn's history is what the session's turn before it held, if the prompt is longer than that."""
     head = _shared_head(requests)
-    held: dict[str, tuple[int, int]] = {}
+    held: dict[str, tuple[int, int, float]] = {}
     calls = []
     for one in requests:
-        turn, before = held.get(one.session, (0, 0))
+        turn, before, ended = held.get(one.session, (0, 0, math.inf))
         history = max(before - head, 0) if before <= one.prompt_tokens else 0
         calls.append(
             ScriptedCall(
@@ -167,9 +175,10 @@ def _script(requests: Sequence[Observation]) -> tuple[ScriptedCall, ...]:
                 turn=turn,
                 head_tokens=min(head, one.prompt_tokens),
                 history_tokens=history,
+                think_seconds=max(one.sent - ended, -1.0),
             )
         )
-        held[one.session] = (turn + 1, one.prompt_tokens + one.output_tokens)
+        held[one.session] = (turn + 1, one.prompt_tokens + one.output_tokens, one.ended)
     return tuple(calls)
 
 
@@ -193,18 +202,22 @@ def _met(requests: Sequence[Observation]) -> Floats:
     return np.asarray(beside.sum(axis=1) - 1, dtype=np.float64)
 
 
-def _prefill(alone: Sequence[Observation]) -> tuple[Floats, float]:
-    """(intercept, per computed token, per pair) in seconds, and the median error."""
+def _prefill(alone: Sequence[Observation], step_seconds: float, chunk_tokens: int) -> tuple[Floats, float]:
+    """(intercept, per computed token, per pair) in seconds beyond ``step_seconds`` a step; the median error."""
     columns = np.array([(1.0, one.computed_tokens, one.pairs) for one in alone])
-    return _least_relative(columns, np.array([one.first_token - one.sent for one in alone]))
+    target = np.array([one.first_token - one.sent for one in alone])
+    steps = np.array([one.steps(chunk_tokens) for one in alone])
+    return _least_relative(columns, target, step_seconds * steps)
 
 
-def _decode(requests: Sequence[Observation], prefill: Floats) -> tuple[Floats, float, int]:
-    """(intercept, per sequence, per context token) of a step, the median error, and of how many requests."""
+def _decode(requests: Sequence[Observation], prefill: Floats, chunk_tokens: int) -> tuple[Floats, float, int]:
+    """(intercept, per sequence, per context token, per prefill step meanwhile) of a step, in seconds, the
+    median error, and of how many requests."""
     rows, targets = [], []
     spans = np.array([(one.first_token, one.ended) for one in requests])
     contexts = np.array([one.prompt_tokens + one.output_tokens / 2 for one in requests])
     work = np.array([prefill[1] * one.computed_tokens + prefill[2] * one.pairs for one in requests])
+    steps = np.array([one.steps(chunk_tokens) for one in requests])
     for index, one in enumerate(requests):
         length = one.ended - one.first_token
         if one.output_tokens < 8 or length <= 0:
@@ -216,34 +229,43 @@ def _decode(requests: Sequence[Observation], prefill: Floats) -> tuple[Floats, f
         stolen = float(work[begun].sum())
         if stolen > _CALM_RATIO * length:
             continue
-        rows.append((1.0, float(share.sum()), float(share @ contexts)))
+        prefills = float(steps[begun].sum()) / (one.output_tokens - 1)
+        rows.append((1.0, float(share.sum()), float(share @ contexts), prefills))
         targets.append((length - stolen) / (one.output_tokens - 1))
     _enough(len(rows), "decoded without long prefills beside them")
-    coefficients, error = _least_relative(np.array(rows), np.array(targets))
-    return coefficients, error, len(rows)
+    columns, target = np.array(rows), np.array(targets)
+    coefficients, error = _least_relative(columns, target, np.zeros(len(rows)))
+    return coefficients * _lost(columns @ coefficients, target), error, len(rows)
 
 
-def _least_relative(columns: Floats, target: Floats) -> tuple[Floats, float]:
-    """Coefficients >= 0 with the least sum of absolute relative errors, and the median of those.
+def _lost(fitted: Floats, target: Floats) -> float:
+    """How much longer all of it took than the fitted lines say: a hiccup does not bend a line, but it takes
+    its time, and queues are made of that. What took over twice as long was something else (a preemption)."""
+    usual = (target < 2 * fitted) & (target > 0.5 * fitted)
+    return float(target[usual].sum() / fitted[usual].sum()) if usual.any() else 1.0
+
+
+def _least_relative(columns: Floats, target: Floats, known: Floats) -> tuple[Floats, float]:
+    """Coefficients >= 0 of ``target - known`` with the least sum of absolute errors relative to ``target``,
+    and the median of those.
 
     Iteratively reweighted least squares; a coefficient that turns negative leaves the model."""
     kept = list(range(columns.shape[1]))
-    scaled, ones = columns / target[:, None], np.ones(target.shape)
+    scaled, wanted = columns / target[:, None], 1 - known / target
     while True:
         weights: Floats = np.ones(target.shape)
         part: Floats = np.zeros(len(kept))
         for _ in range(_ROUNDS):
             root = np.sqrt(weights)
-            part = np.asarray(
-                np.linalg.lstsq(scaled[:, kept] * root[:, None], ones * root, rcond=None)[0], np.float64
-            )
-            weights = 1 / np.maximum(np.abs(scaled[:, kept] @ part - 1), 1e-3)
+            found = np.linalg.lstsq(scaled[:, kept] * root[:, None], wanted * root, rcond=None)[0]
+            part = np.asarray(found, np.float64)
+            weights = 1 / np.maximum(np.abs(scaled[:, kept] @ part - wanted), 1e-3)
         if part.min() >= 0 or len(kept) == 1:
             break
         kept.pop(int(np.argmin(part * scaled[:, kept].mean(axis=0))))
     result = np.zeros(columns.shape[1])
     result[kept] = np.maximum(part, 0.0)
-    return result, float(np.median(np.abs(scaled @ result - 1)))
+    return result, float(np.median(np.abs(scaled @ result - wanted)))
 
 
 def _enough(count: int, text: str) -> None:

@@ -15,7 +15,7 @@ __all__ = ["SCENARIO"]
 
 def plan(draw: Draw) -> Plan:
     """After a restart an engine runs at most ``severe(1.6, 0.7)`` times the sequences that it needs to on
-    average, or one or two adapters at a time where requests ask for many."""
+    average, or fewer adapters at a time than requests ask for: one less to one in all."""
     made = healthy(draw, "sequence_limit")
     marked = draw.chance(0.7)
     text = (
@@ -25,10 +25,11 @@ def plan(draw: Draw) -> Plan:
     if adapters:
         made = _with_adapters(made)
     names = struck(made, draw)
-    slots = max(round(batch(made) * draw.severe(1.6, 0.7)), 1)
     if adapters:
-        made = after_restart(made, draw, names, text=text, max_loras=1)
+        slots = max(round((len(made.clients) - 1) * (1.0 - draw.severity)), 1)
+        made = after_restart(made, draw, names, text=text, max_loras=slots)
     else:
+        slots = max(round(batch(made) * draw.severe(1.6, 0.7)), 1)
         made = after_restart(made, draw, names, text=text, max_num_seqs=slots)
     made = told(
         made,
