@@ -19,6 +19,7 @@ from diag.signals import SIGNALS
 
 __all__ = ["Growth", "Workload", "growth_of", "request_courses", "workload_of"]
 
+_GIANT = 3.5  # times the usual length, which three quarters of prompts do not reach
 _FEWEST = 12  # requests on either side of a comparison
 
 
@@ -75,7 +76,9 @@ def _courses_of(
     ended = ts + np.nan_to_num(duration)
     order = np.argsort(ended, kind="stable")
     ended = ended[order]
-    yield Course("e2e_seconds_mean", scope, "seconds", centres, _binned(ended, duration[order], edges, None), 1)
+    yield Course(
+        "e2e_seconds_mean", scope, "seconds", centres, _binned(ended, duration[order], edges, None), 1
+    )
     for name, flags in (("aborted_ratio", requests.aborted), ("error_ratio", requests.failed)):
         values = _binned(ended, flags[chosen][order].astype(np.float64), edges, None)
         yield Course(name, scope, "ratio", centres, values, 1)
@@ -162,7 +165,7 @@ def growth_of(requests: Requests, base: Flags, inc: Flags) -> Growth | None:
     """Split the incident's long prompts into resent history and sudden giants.
 
     A prompt is *grown* when the session's previous turn had already left at least half of it;
-    a *giant* when it is five times the usual length and did not come that way."""
+    a *giant* when it is several times the usual length and did not come that way."""
     usual = requests.prompt[base]
     usual = usual[np.isfinite(usual)]
     if len(usual) < _FEWEST:
@@ -172,10 +175,10 @@ def growth_of(requests: Requests, base: Flags, inc: Flags) -> Growth | None:
     history = np.nan_to_num(requests.history)
     if requests.sessions:
         grown = long & (history >= 0.5 * np.nan_to_num(requests.prompt))
-        giant = long & ~grown & (np.nan_to_num(requests.prompt) > 5 * usual_tokens)
+        giant = long & ~grown & (np.nan_to_num(requests.prompt) > _GIANT * usual_tokens)
     else:
         grown = np.zeros(len(requests), dtype=bool)
-        giant = np.nan_to_num(requests.prompt) > 5 * usual_tokens
+        giant = np.nan_to_num(requests.prompt) > _GIANT * usual_tokens
     codes, longest = _longest(requests, grown & inc)
     first = requests.prompt[(requests.turn == 0) & np.isin(requests.session, codes)]
     return Growth(

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from diag.detectors.cues import Explained, flat, rises, stated
+from diag.detectors.cues import Explained, degree_of, flat, rises, stated
 from diag.detectors.exposure import exposure_of
 from diag.detectors.lengths import climb_of
 from diag.detectors.view import View
@@ -35,8 +35,9 @@ CARD = Card(
         Mitigation("Turn chunked prefill on with a --long-prefill-token-threshold, so that short requests slip in between.", False),
         Mitigation("Schedule by priority (--scheduling-policy priority) and mark batch prompts as low.", False),
     ),
-    next_check="List requests above five times the usual prompt length with arrival time and first-token time.",
+    next_check="List requests far above the usual prompt length with arrival time and first-token time.",
     chain=("giant_prompt_ratio", "prompt_tokens_per_request_p99", "prefill_seconds_mean", "ttft_seconds_p95"),
+    leads_to=("prefill_interference",),
 )  # fmt: skip
 
 NEEDS = (("giant_prompt_ratio", "prompt_tokens_per_request_p99"),)
@@ -78,17 +79,19 @@ def _records(work: Workload) -> Iterator[Output]:
     text = (
         f"{count} giant prompts of up to {quantity(longest, 'tokens')} against a usual {quantity(growth.usual_tokens, 'tokens')}"
         if count
-        else f"no prompt above five times the usual {quantity(growth.usual_tokens, 'tokens')} that is not a session's history"
+        else f"no prompt far above the usual {quantity(growth.usual_tokens, 'tokens')} that is not a session's history"
     )
+    # A few giants do, if each holds many up: a tenth of the tokens is enough.
+    held = min(degree_of(share.effect / 0.5), 0.7 + 0.25 * max(share.effect, 0.0)) if count >= 3 else 0.0
     yield stated(
         "giants",
         share.signal,
-        share.effect >= 1,
+        held >= 0.5,
         text,
         before=share.before,
         during=share.during,
         unit="ratio",
-        degree=min(1.0, share.effect / 2) if share.effect >= 1 else 0.0,
+        degree=held,
         decisive=count == 0,
     )
     if not count:
@@ -100,14 +103,14 @@ def _records(work: Workload) -> Iterator[Output]:
         yield stated(
             "behind",
             "client_ttft_seconds",
-            ratio >= 2,
+            ratio >= 1.75,
             text,
             before=seen.free_seconds,
             during=seen.behind_seconds,
             unit="seconds",
-            degree=min(1.0, ratio / 4) if ratio >= 2 else 0.0,
+            degree=min(1.0, max(0.0, (ratio - 1) / 1.5)),
         )
-        if share.effect >= 1:
+        if held >= 0.5:
             yield Explained(seen.excess_share)
 
 

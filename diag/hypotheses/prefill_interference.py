@@ -15,6 +15,7 @@ from diag.detectors.holdups import held_up_by
 from diag.detectors.pool import number_of_fact
 from diag.detectors.rhythm import rhythm_of
 from diag.detectors.view import View
+from diag.detectors.workload import Workload
 from diag.hypotheses.registry import Output
 from diag.model import Card, Mitigation
 from diag.quantities import quantity
@@ -87,6 +88,8 @@ def examine(view: View) -> Iterator[Output]:
     yield from _moved(view, dose)
     yield from _curve(view, tail.signal, dose)
     yield from _budget(view)
+    yield from _streams(view)
+    yield from _fresh(view)
 
 
 def _dose(view: View) -> Iterator[Output]:
@@ -171,3 +174,61 @@ def _budget(view: View) -> Iterator[Output]:
             f"a step holds up to {tokens:.0f} tokens",
             degree=0.8 if large else 0.2,
         )
+
+
+def _streams(view: View) -> Iterator[Output]:
+    """Who pays: answers that flow, or those who wait for their first token."""
+    wait = view.phases.total
+    decode, tokens = (
+        view.fleet.get("decode_seconds_mean"),
+        view.finding("request_output_tokens", "output_tokens_per_request_mean"),
+    )
+    pace = view.fleet.get("inter_token_seconds_mean")
+    if wait is None or pace is None or tokens is None:
+        return
+    longer = (pace.during - pace.before) * max(tokens.before, 1.0)
+    if decode is not None:
+        longer = max(longer, decode.during - decode.before)
+    total = max(wait, 0.0) + max(longer, 0.0)
+    if total < 0.1:
+        return
+    share = max(longer, 0.0) / total
+    text = f"{quantity(share, 'ratio')} of what an answer takes longer comes after its first token"
+    yield stated(
+        "streams", pace.signal, share >= 0.6, text, degree=float(np.clip(1.25 * share - 0.25, 0.0, 1.0))
+    )
+
+
+def _fresh(view: View) -> Iterator[Output]:
+    """Where the prefill comes from: prompts that nobody sent before, or the old ones computed again or grown."""
+    work = view.workload
+    if work is None:
+        return
+    grown, reuse = work.findings.get("session_growth_ratio"), work.findings.get("cache_reuse_ratio")
+    if grown is not None and grown.effect >= 1:
+        text = f"{quantity(grown.during, 'ratio')} of prompt tokens are history that sessions resend"
+        yield stated("fresh", grown.signal, False, text)
+    elif reuse is not None and reuse.effect <= -1.5:
+        text = f"sessions find {quantity(reuse.during, 'ratio')} of their last turn in the cache (before: {quantity(reuse.before, 'ratio')}): old prompts are computed anew"
+        yield stated("fresh", reuse.signal, False, text)
+    elif (share := _long_share(work)) is not None:
+        text = f"{quantity(share, 'ratio')} of requests are long ones that no session had before"
+        yield stated(
+            "fresh",
+            "request_prompt_tokens",
+            share >= 0.1,
+            text,
+            degree=float(np.clip(0.2 + 2 * share, 0.0, 1.0)),
+        )
+
+
+def _long_share(work: Workload) -> float | None:
+    """Of the incident's requests, those longer than usual that are no resent history."""
+    if work.growth is None:
+        return None
+    prompts = work.requests.prompt
+    long = (np.nan_to_num(prompts) > work.growth.usual_tokens) & ~work.growth.grown & work.incident
+    known = work.incident & np.isfinite(prompts)
+    usual = (np.nan_to_num(prompts) > work.growth.usual_tokens) & ~work.growth.grown & work.baseline
+    before = float(usual.sum() / max((work.baseline & np.isfinite(prompts)).sum(), 1))
+    return max(float(long.sum() / known.sum()) - before, 0.0) if known.any() else None
