@@ -25,6 +25,7 @@ __all__ = ["Episode", "begins_bad", "common_onset", "find_episode", "symptom_of"
 _REFERENCE_SHARE = 0.25  # of the window, taken as quiet until an onset is found
 _SIGMAS = 3.0
 _SUSTAINED = 0.7  # of the points of an incident that does not come and go
+_MOST = 0.8  # of the points of a climb lie above the quiet level
 _STEP_POINTS = 96  # enough to place an early step; change points cost their square
 _TOGETHER = 8  # grid steps between onsets that belong together
 _WEIGHTY = 0.25  # of the heaviest group's weight: an earlier group that light is another matter
@@ -57,46 +58,60 @@ def find_episode(course: Course, window: Window, baseline: Window | None = None)
     times, values = course.times[inside], course.values[inside]
     if len(times) < 6:
         return None
-    need, of = max(3, int(np.ceil(1.6 * course.overlap))), max(8, 12 * course.overlap)
     quiet = _reference(times, values, baseline, limit, course.overlap)
-    free = baseline is None
-    at = _exceeds(values, quiet, limit, need, of, free)
+    lasting = _Lasting(max(3, int(np.ceil(1.6 * course.overlap))), max(8, 12 * course.overlap))
+    at = _exceeds(values, quiet, limit, lasting, baseline is None)
     if at is None:
         return None
+    score = _CLEAREST  # somebody marked what is quiet: then nothing has to be proven
     last = int(np.flatnonzero(values > _threshold(values[quiet], limit))[-1])
-    step = dominant_step(_scaled(values[: last + 1], limit), first=0 if free else int(quiet.sum()))
-    if step is None or step.score < _CLEAR:
-        return None
-    if free:
-        quiet = np.arange(len(times)) < max(step.at - course.overlap, 3)
-    at = _exceeds(values, quiet, limit, need, of, free)
-    if at is None:
-        return None
-    bad = values > _threshold(values[quiet], limit)
-    at = _dense_start(bad, at, course.overlap + 1, 4 * course.overlap)
-    if free:
+    if baseline is None:
+        placed = _placed(values, last, limit, lasting, course.overlap)
+        if placed is None:
+            return None
+        at, score = placed
         quiet = np.arange(len(times)) < max(at - course.overlap, 3)
-        bad = values > _threshold(values[quiet], limit)
-    start = _backdate(values, quiet, at, limit)
-    last = int(np.flatnonzero(bad)[-1]) if bad.any() else last
+    threshold = _threshold(values[quiet], limit)
+    last = int(np.flatnonzero(values > threshold)[-1]) if (values > threshold).any() else last
     tail = len(times) - 1 - last
-    end = window.end if tail <= max(of, len(times) // 5) else float(times[last])
-    span = (times >= times[start]) & (times <= end)
+    end = window.end if tail <= max(lasting.of, len(times) // 5) else float(times[last])
+    span = (times >= times[at]) & (times <= end)
     before, during = float(np.mean(values[quiet])), float(np.mean(values[span]))
     strength = min(
         np.log(max(during, 1e-9) / max(before, 1e-9)) / np.log(limit.ratio), (during - before) / limit.amount
     )
-    return Episode(
-        course, float(times[start]), end, before, during, float(strength), _threshold(values[quiet], limit),
-        step.score,
-    )  # fmt: skip
+    return Episode(course, float(times[at]), end, before, during, float(strength), threshold, score)
 
 
-def _exceeds(values: Floats, quiet: np.ndarray, limit: Limit, need: int, of: int, free: bool) -> int | None:
+@dataclass(frozen=True, slots=True)
+class _Lasting:
+    """``need`` bad points among ``of`` make it last."""
+
+    need: int
+    of: int
+
+
+def _placed(
+    values: Floats, last: int, limit: Limit, lasting: _Lasting, overlap: int
+) -> tuple[int, float] | None:
+    """Where the course goes bad, and how clear that is; None when its level does not really change."""
+    step = dominant_step(_scaled(values[: last + 1], limit))
+    if step is None or step.score < _CLEAR:
+        return None
+    quiet = np.arange(len(values)) < max(step.at - overlap, 3)
+    at = _exceeds(values, quiet, limit, lasting, True)
+    if at is None:
+        return None
+    bad = values > _threshold(values[quiet], limit)
+    at = _dense_start(bad, at, overlap + 1, 4 * overlap)
+    return _backdate(values, at, limit, overlap), step.score
+
+
+def _exceeds(values: Floats, quiet: np.ndarray, limit: Limit, lasting: _Lasting, free: bool) -> int | None:
     if quiet.sum() < 3:
         return None
     bad = values > _threshold(values[quiet], limit)
-    return exceedance_onset(bad & (~quiet | (not free)), need=need, of=of)
+    return exceedance_onset(bad & (~quiet | (not free)), need=lasting.need, of=lasting.of)
 
 
 def _scaled(values: Floats, limit: Limit) -> Floats:
@@ -181,16 +196,19 @@ def _threshold(quiet: Floats, limit: Limit) -> float:
     return max(centre * limit.ratio, centre + limit.amount, wild, tail * 1.25)
 
 
-def _backdate(values: Floats, quiet: np.ndarray, at: int, limit: Limit) -> int:
-    """A ramp is noticed late: walk back to where the course left its quiet level."""
-    level = values[quiet]
-    soft = max(
-        float(np.quantile(level, 0.9)),
-        float(np.median(level)) + 0.25 * (_threshold(level, limit) - float(np.median(level))),
-    )
-    start = at
-    while start > 0 and values[start - 1] > soft and not quiet[start - 1]:
+def _backdate(values: Floats, at: int, limit: Limit, overlap: int) -> int:
+    """A climb is noticed late: walk back to where the course left its quiet level for good.
+
+    Quiet is the first three quarters of what lies before, since the climb's own beginning may be in the rest;
+    left for good is it where most points of two look-backs are above."""
+    level = values[: max(3 * (at - overlap) // 4, 3)]
+    centre = float(np.median(level))
+    soft = max(float(np.quantile(level, 0.9)), centre + 0.25 * (_threshold(level, limit) - centre))
+    above, width, start = values > soft, max(4, 2 * overlap), at
+    while start > len(level) and np.mean(above[max(start - width, 0) : start]) >= _MOST:
         start -= 1
+    while start < at and not above[start]:
+        start += 1
     return start
 
 

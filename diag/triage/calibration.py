@@ -20,7 +20,7 @@ class Calibration:
     thing as the strongest, add to it (0: one group is one vote)."""
 
     temperature: float = 1.0
-    unknown_prior: float = 0.2
+    unknown_prior: float = 0.1
     agreement: float = 0.0
 
     def unknown(self, hypotheses: int) -> float:

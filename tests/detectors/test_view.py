@@ -32,7 +32,7 @@ def look(case: Case, *hit: str) -> View:
     episodes = tuple(
         Episode(
             Course("ttft_seconds_mean", {"instance": name}, "seconds", times, level(0.1, 2.0), 1),
-            time(AT), time(N - 1), 0.1, 2.0, 3.0, 0.5,
+            time(AT), time(N - 1), 0.1, 2.0, 3.0, 0.5, 9.0,
         )
         for name in hit
     )  # fmt: skip
