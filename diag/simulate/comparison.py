@@ -14,7 +14,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -25,11 +25,14 @@ from diag.simulate.fitting import Fit, fit, observations, replay
 from diag.simulate.observed import Run
 from diag.simulate.parts import Bundle, load
 from diag.simulate.plan import Settings
+from diag.simulate.profiles import constant
 from diag.simulate.serving import run as simulate
 
 __all__ = ["Comparison", "Level", "Row", "compare", "markdown", "recorded_settings"]
 
 _EDGES = (0, 500, 1_000, 2_000, 4_000, 6_000, 8_000, 12_000, 16_000, 32_768)
+_LEVELS = ("mean KV use", "highest KV use", "mean running", "mean waiting", "preemptions")
+_SLOWER = 1.2
 _FEWEST = 8  # requests in a row, below which its median is left out
 _LOGGED = re.compile(r"'(\w+)': ([^,}]+)")
 _NOTED = re.compile(r"--(no-)?([a-z][a-z-]+[a-z])(?: (\d+))?")
@@ -54,11 +57,13 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """One quantity of the whole recording."""
+    """One quantity of the whole recording. ``slower``: simulated with every step a fifth longer, which says
+    how near the tipping point it is."""
 
     name: str
     real: float
     simulated: float
+    slower: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +117,12 @@ def compare(bundle: Bundle) -> Comparison:
     settings = recorded_settings(bundle)
     chunk = settings.long_prefill_threshold_tokens or settings.max_num_batched_tokens
     fitted = fit(observations(bundle), chunk)
-    run = simulate(replay(bundle, fitted, settings))
-    return Comparison(bundle.name, fitted, tuple(_rows(bundle, run)), _levels(bundle, run))
+    plan = replay(bundle, fitted, settings)
+    run = simulate(plan)
+    longer = replace(plan.replicas[0], step_factor=constant(_SLOWER))
+    slower = simulate(replace(plan, replicas=(longer,)))
+    levels = zip(_LEVELS, _real(bundle), _simulated(bundle, run), _simulated(bundle, slower), strict=True)
+    return Comparison(bundle.name, fitted, tuple(_rows(bundle, run)), tuple(Level(*row) for row in levels))
 
 
 def _rows(bundle: Bundle, run: Run) -> Iterable[Row]:
@@ -139,24 +148,22 @@ def _rows(bundle: Bundle, run: Run) -> Iterable[Row]:
                 yield Row("before" if before else "after", least, most, len(chosen), real, made)
 
 
-def _levels(bundle: Bundle, run: Run) -> tuple[Level, ...]:
-    engine = run.engines[0]
+def _real(bundle: Bundle) -> tuple[float, ...]:
     onset = float(bundle.label["onset"])
-    late = run.times >= onset - bundle.window.start
-    pairs = (
-        ("mean KV use after the onset", "vllm:kv_cache_usage_perc", "kv_used_ratio"),
-        ("mean running after the onset", "vllm:num_requests_running", "running"),
-        ("mean waiting after the onset", "vllm:num_requests_waiting", "waiting"),
+    kv, running, waiting = (
+        _gauge(bundle, f"vllm:{name}", onset)
+        for name in ("kv_cache_usage_perc", "num_requests_running", "num_requests_waiting")
     )
-    levels = [
-        Level(text, float(np.mean(_gauge(bundle, name, onset))), float(np.mean(engine.gauges[gauge][late])))
-        for text, name, gauge in pairs
-    ]
-    kv, name = engine.gauges["kv_used_ratio"], "vllm:kv_cache_usage_perc"
-    levels.append(Level("highest KV use", float(_gauge(bundle, name, 0.0).max()), float(kv.max())))
     counted = _gauge(bundle, "vllm:num_preemptions_total", 0.0)
-    levels.append(Level("preemptions", float(counted[-1]), float(engine.counters["preemptions"][-1])))
-    return tuple(levels)
+    return float(kv.mean()), float(kv.max()), float(running.mean()), float(waiting.mean()), float(counted[-1])
+
+
+def _simulated(bundle: Bundle, run: Run) -> tuple[float, ...]:
+    engine = run.engines[0]
+    late = run.times >= float(bundle.label["onset"]) - bundle.window.start
+    kv, running, waiting = (engine.gauges[name][late] for name in ("kv_used_ratio", "running", "waiting"))
+    counted = engine.counters["preemptions"]
+    return float(kv.mean()), float(kv.max()), float(running.mean()), float(waiting.mean()), float(counted[-1])
 
 
 def _gauge(bundle: Bundle, name: str, since: float) -> Floats:
@@ -177,7 +184,11 @@ def markdown(comparisons: Sequence[Comparison]) -> str:
             f"| {row.real_seconds:.3f} s | {row.simulated_seconds:.3f} s | {row.ratio:.2f} |"
             for row in one.rows
         ]
-    lines += ["", "| recording | quantity | real | simulated |", "|---|---|---|---|"]
+    lines += [
+        "",
+        "| recording | after the onset | real | simulated | steps a fifth longer |",
+        "|---|---|---|---|---|",
+    ]
     for one in comparisons:
         lines += [f"| {one.name} | {_level(level)} |" for level in one.levels]
     lines += ["", "| recording | TTFT of calm requests | inter-token time | fitted on |", "|---|---|---|---|"]
@@ -191,9 +202,9 @@ def markdown(comparisons: Sequence[Comparison]) -> str:
 
 
 def _level(level: Level) -> str:
-    if level.name == "preemptions":
-        return f"{level.name} | {level.real:.0f} | {level.simulated:.0f}"
-    return f"{level.name} | {level.real:.2f} | {level.simulated:.2f}"
+    digits = 0 if level.name == "preemptions" else 2
+    values = (level.real, level.simulated, level.slower)
+    return " | ".join((level.name, *(f"{value:.{digits}f}" for value in values)))
 
 
 if __name__ == "__main__":

@@ -4,8 +4,9 @@
     replay(bundle, fit, settings) -> Plan
 
 Prefill comes from the time to first token of requests that met nobody, decode from the mean inter-token
-time by the sequences, contexts and prefills that ran beside it. Both are least absolute relative errors, so that a
-hiccup of the host does not bend a line, and no coefficient may be negative: no work gives time back.
+time by the sequences, contexts and prefills that ran beside it. Both are least absolute relative
+errors, so that a hiccup of the host does not bend a line, and no coefficient may be negative: no work
+gives time back.
 """
 
 from __future__ import annotations
@@ -203,7 +204,8 @@ def _met(requests: Sequence[Observation]) -> Floats:
 
 
 def _prefill(alone: Sequence[Observation], step_seconds: float, chunk_tokens: int) -> tuple[Floats, float]:
-    """(intercept, per computed token, per pair) in seconds beyond ``step_seconds`` a step; the median error."""
+    """(intercept, per computed token, per pair) in seconds, ``step_seconds`` a step not counted, and the
+    median error."""
     columns = np.array([(1.0, one.computed_tokens, one.pairs) for one in alone])
     target = np.array([one.first_token - one.sent for one in alone])
     steps = np.array([one.steps(chunk_tokens) for one in alone])
