@@ -14,7 +14,8 @@ __all__ = ["Change", "Outage", "changes_of", "outages_of"]
 _CAPACITY_FACTS = frozenset({
     "kv_blocks", "kv_capacity_tokens", "block_size_tokens", "max_num_seqs", "max_num_batched_tokens",
     "max_model_len_tokens", "prefix_caching", "chunked_prefill", "long_prefill_threshold_tokens",
-    "engine_version", "model",
+    "engine_version", "model", "max_loras", "cuda_graphs", "cuda_graph_tokens_max", "speculative_decoding",
+    "speculative_tokens", "full_prompt_reservation",
 })  # fmt: skip
 _MARKED_KINDS = frozenset({"deploy", "config", "restart", "maintenance"})
 

@@ -15,7 +15,6 @@ from diag.detectors.holdups import held_up_by
 from diag.detectors.pool import number_of_fact
 from diag.detectors.rhythm import rhythm_of
 from diag.detectors.view import View
-from diag.detectors.workload import Workload
 from diag.hypotheses.registry import Output
 from diag.model import Card, Mitigation
 from diag.quantities import quantity
@@ -211,24 +210,10 @@ def _fresh(view: View) -> Iterator[Output]:
     elif reuse is not None and reuse.effect <= -1.5:
         text = f"sessions find {quantity(reuse.during, 'ratio')} of their last turn in the cache (before: {quantity(reuse.before, 'ratio')}): old prompts are computed anew"
         yield stated("fresh", reuse.signal, False, text)
-    elif (share := _long_share(work)) is not None:
-        text = f"{quantity(share, 'ratio')} of requests are long ones that no session had before"
+    elif grown is not None or reuse is not None:
         yield stated(
             "fresh",
             "request_prompt_tokens",
-            share >= 0.1,
-            text,
-            degree=float(np.clip(0.2 + 2 * share, 0.0, 1.0)),
+            True,
+            "sessions resend and find as much as before: the prefill is new work",
         )
-
-
-def _long_share(work: Workload) -> float | None:
-    """Of the incident's requests, those longer than usual that are no resent history."""
-    if work.growth is None:
-        return None
-    prompts = work.requests.prompt
-    long = (np.nan_to_num(prompts) > work.growth.usual_tokens) & ~work.growth.grown & work.incident
-    known = work.incident & np.isfinite(prompts)
-    usual = (np.nan_to_num(prompts) > work.growth.usual_tokens) & ~work.growth.grown & work.baseline
-    before = float(usual.sum() / max((work.baseline & np.isfinite(prompts)).sum(), 1))
-    return max(float(long.sum() / known.sum()) - before, 0.0) if known.any() else None

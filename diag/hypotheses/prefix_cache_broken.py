@@ -52,6 +52,9 @@ def examine(view: View) -> Iterator[Output]:
     yield hits
     if cached is not None and ratio is not None:
         yield falls("hits_ratio", ratio, "prefix-cache hit rate")
+    reuse = view.workload.findings.get("cache_reuse_ratio") if view.workload is not None else None
+    if reuse is not None:
+        yield falls("reuse", reuse, "what sessions find of their last turn")
     if view.fact("prefix_caching") == "off":
         yield stated(
             "caching_on",

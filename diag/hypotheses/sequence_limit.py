@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from diag.detectors.cues import PRESENT, Explained, stated
+from diag.detectors.pool import number_of_fact
 from diag.detectors.service import demand_of
 from diag.detectors.slots import Slots, parked_slots
 from diag.detectors.standstill import standstills
@@ -36,6 +37,10 @@ def examine(view: View) -> Iterator[Output]:
     waiting = view.fleet.get("waiting_requests")
     pins = [pin for pin in view.pins if not view.affected or pin.instance in view.affected]
     pin = max(pins, key=lambda p: (p.binds, p.waiting), default=None)
+    adapters = _adapters(view)
+    if adapters is not None and not (pin is not None and pin.binds):
+        yield from adapters
+        return
     slots = parked_slots(view)
     if slots is not None and slots.binds and slots.parked >= 0.2 * slots.limit:
         yield from _parked(view, slots)
@@ -93,6 +98,45 @@ def examine(view: View) -> Iterator[Output]:
     queue = view.phases.share("queue")
     if queue is not None and free:
         yield Explained(queue)
+
+
+def _adapters(view: View) -> list[Output] | None:
+    """Fewer adapter slots than adapters asked for: who asks for another one is parked, whatever runs. None
+    where no slots are stated, or nobody is parked while tokens flow."""
+    where = view.affected or tuple(sorted(view.engines))
+    limits = [n for one in where if (n := number_of_fact(view, "max_loras", one)) is not None]
+    parked = view.fleet.get("waiting_deferred_requests")
+    if not limits or parked is None or parked.during < 0.5 or parked.effect < 0.5:
+        return None
+    text = f"{quantity(parked.during, 'requests')} wait for something other than capacity, and an engine runs {min(limits):.0f} adapters at a time"
+    found: list[Output] = [
+        stated(
+            "pinned", parked.signal, True, text, before=parked.before, during=parked.during, unit="requests",
+            onset=parked.onset, degree=min(1.0, 0.5 + parked.effect / 4),
+        )
+    ]  # fmt: skip
+    usage = view.fleet.get("kv_cache_usage_ratio")
+    if usage is not None:
+        most = max(usage.peak, usage.during)
+        text = f"KV cache at most {quantity(most, 'ratio')} full"
+        found.append(stated("kv_free", usage.signal, most < 0.9, text, during=most, unit="ratio"))
+    changed = [c for c in view.changes if c.kind == "fact" and c.signal == "max_loras"]
+    if changed:
+        fewer = float(changed[-1].after) < float(changed[-1].before)
+        found.append(
+            stated(
+                "lowered",
+                "waiting_deferred_requests",
+                fewer,
+                f"adapter slots: {changed[-1].text}",
+                onset=changed[-1].time,
+            )
+        )
+    demand = demand_of(view)
+    if demand.known >= 2:
+        text = f"demand rose: {', '.join(demand.moved)}" if demand.moved else "demand did not rise"
+        found.append(stated("demand_flat", "arrivals_per_second", not demand.moved, text))
+    return found
 
 
 def _parked(view: View, slots: Slots) -> Iterator[Output]:

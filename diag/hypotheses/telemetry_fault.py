@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from diag.detectors.cues import PRESENT, Reach, stated
-from diag.detectors.standstill import asked_of, held_up, standstills
+from diag.detectors.standstill import asked_of, held_up, seen_ratio, standstills
 from diag.detectors.view import View
 from diag.hypotheses.registry import Output
 from diag.model import Card, Mitigation, Window
@@ -87,7 +87,8 @@ def _alive(view: View) -> Output:
         f"the engines' pages keep moving: {quantity(tokens.during, 'per second')} first tokens counted, "
         f"{quantity(moving.during, 'ratio')} of a CPU used by the server"
     )
-    whole = min(moving.present_ratio, tokens.present_ratio) >= PRESENT
+    # Every engine must be seen: a fleet's sum goes on when one of its pages has nothing to say.
+    whole = min(seen_ratio(view, "engine_cpu_ratio"), seen_ratio(view, "first_tokens_per_second")) >= PRESENT
     return stated("frozen", "engine_cpu_ratio", False, text, decisive=whole and _agrees(view))
 
 
@@ -107,7 +108,9 @@ def _lost(view: View) -> Iterator[Output]:
         target, window = ended
         text = f"series of {target} end {quantity(window.seconds, 'seconds')} before the window does, though it answers its scrapes"
     served = _served(view, window)
-    yield stated("lost", "target_up", served != 0, text, degree=1.0 if served else 0.6, onset=window.start)
+    # A page that is answered without the engine's series lies, whether anybody was served or not.
+    degree = 1.0 if served else 0.6 if outages else 0.9
+    yield stated("lost", "target_up", served != 0, text, degree=degree, onset=window.start)
     yield from _traffic(view, window)
     yield Reach({"targets": (target,)})
 
@@ -123,7 +126,8 @@ def _ended(view: View) -> tuple[str, Window] | None:
             continue
         silent = Window(float(seen[-1]) + 2 * view.spans.look_back_seconds, end)
         up = ups[0].within(silent)
-        if np.isfinite(up).any() and np.nanmin(up) > 0.5:
+        # A lost scrape now and then is no dead target.
+        if np.isfinite(up).any() and float(np.nanmean(up)) >= PRESENT:
             return where, Window(float(seen[-1]), end)
     return None
 

@@ -61,6 +61,7 @@ WEIGHTS: Mapping[str, Mapping[str, Weight]] = {
     "prefix_cache_broken": {
         "hits": _w(12, 0.02, "hits must fall", "hits", driver=True),
         "hits_ratio": _w(4, 0.2, "the ratio falls with them", "hits"),
+        "reuse": _w(4, 0.1, "new prompts that nobody has cached are another cause", "reuse"),
         "caching_on": _w(1.01, 0.001, "off is another cause"),
         "lengths_flat": _w(2, 0.1, "longer prompts are another cause"),
         "no_pressure": _w(1.5, 0.15, "a full pool evicts cached blocks"),
@@ -107,7 +108,7 @@ WEIGHTS: Mapping[str, Mapping[str, Weight]] = {
         "dose": _w(6, 0.15, "prefill must account for the answers' longer time", "in_step"),
         "prefill": _w(3, 0.25, "more or longer prefill is what changed"),
         "streams": _w(1.5, 0.06, "answers that flow pay, not those who wait"),
-        "fresh": _w(3, 0.06, "old prompts grown or computed anew are another cause", root=True),
+        "fresh": _w(2, 0.06, "old prompts grown or computed anew are another cause", root=True),
         "curve_still": _w(2.5, 0.08, "a slower machine lifts the whole curve"),
         "budget": _w(2, 0.5, "the budget bounds how long a chunk can make a step"),
     },
@@ -220,6 +221,9 @@ WEIGHTS: Mapping[str, Mapping[str, Weight]] = {
     "noisy_neighbour": {
         "foreign": _w(4, 0.02, "there must be a neighbour", driver=True),
         "in_step": _w(15, 0.02, "it must keep time with the slow spells"),
+        "slower": _w(2, 0.4, "steps must take longer"),
+        "apart": _w(3, 0.4, "engines on other cards are the control"),
+        "demand_flat": _w(1.5, 0.4, "more work explains slower steps"),
     },
     "gpu_hardware_fault": {
         "fault": _w(15, 0.02, "the card or its driver must report it", "fault", driver=True),
