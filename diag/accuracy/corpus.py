@@ -135,8 +135,15 @@ def _kept(scenario: Scenario, done: Run, noticed: Felt) -> bool:
 
 def _labelled(bundle: Bundle, scenario: Scenario, seed: int, done: Run, noticed: Felt) -> Bundle:
     """The label that the telemetry wrote, with what only scoring needs."""
+    from diag.simulate.telemetry.cards import uuid_of
+
     truth = done.plan.truth
     begins = noticed.onset if noticed.felt else None
+    # Some exporters show a card by its UUID alone.
+    names = {
+        f"{f'GPU-{uuid_of(card.host, card.index)}'[:12]} of {card.host}": f"{card.host}/{card.index}"
+        for card in done.cards
+    }
     added = {
         "case": scenario.kind,
         "scenario": scenario.id,
@@ -144,5 +151,6 @@ def _labelled(bundle: Bundle, scenario: Scenario, seed: int, done: Run, noticed:
         "severity": round(truth.severity, 4),
         "felt": {"what": noticed.what, "who": noticed.who, "strength": round(noticed.strength, 3)},
         "felt_onset": None if begins is None else done.plan.start + begins,
+        "gpu_names": names,
     }
     return bundle.with_meta(label={**bundle.label, **added})

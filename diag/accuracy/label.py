@@ -26,7 +26,7 @@ class Label(msgspec.Struct, frozen=True):
     """``leading`` None: nothing is wrong; "unknown": nothing of ours. ``accept``: every leading answer that
     is right, ``leading`` among them. ``onset``: when the cause begins, ``felt_onset``: when users begin to
     feel it (unix seconds; None when unknown). ``scope`` by plural kind: instances, gpus, tenants, nodes,
-    sessions."""
+    sessions. ``gpu_names``: other names of a GPU → its name in ``scope`` ("node-0/2")."""
 
     kind: Kind
     causes: tuple[str, ...] = ()
@@ -38,6 +38,7 @@ class Label(msgspec.Struct, frozen=True):
     felt_onset: float | None = None
     severity: float | None = None
     scenario: str = ""
+    gpu_names: dict[str, str] = {}
 
 
 _PLURAL = {
@@ -67,6 +68,7 @@ def label_of(raw: Mapping[str, Any]) -> Label:
         felt_onset=raw.get("felt_onset"),
         severity=raw.get("severity"),
         scenario=str(raw.get("scenario") or ""),
+        gpu_names=dict(raw.get("gpu_names") or {}),
     )
 
 

@@ -68,7 +68,7 @@ def _headline(family: str, rows: Sequence[Row]) -> Table:
         ("ruled out but true, of statements", share(out.statements), "ruled out"),
         ("ruled out but true, of windows", share(out.windows), ""),
         ("the same where something it asked for was missing", share(out.blind), "blind"),
-        ("scope right", share(scoring.scope_right([*causes, *doubles])), "scope"),
+        ("scope right", share(scoring.scope_right(causes)), "scope"),
         ("onset within 3 steps", share(scoring.onset_right(begun)), "onset"),
         ("onset within 3 steps of the felt one", share(scoring.onset_right(begun, strict=True)), ""),
     ]  # fmt: skip

@@ -7,12 +7,13 @@ named, counts as wrong wherever a right answer existed.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from diag.accuracy.label import UNKNOWN, Kind
+from diag.accuracy.label import UNKNOWN, Kind, Label
 from diag.accuracy.row import Answer, Groups, Row
 from diag.stats.proportions import Share, calibration_error, wilson
 
@@ -186,21 +187,34 @@ def scope_right(rows: Sequence[Row]) -> Share:
     """Cases whose leading answer is right and names whom it hits. For each kind of thing that the label names
     and the answer can be held to, 2·|both| / (|named| + |true|) is at least 0.8.
 
-    Instances are always held to: an answer that names none means every engine seen. Other kinds (gpus,
-    tenants, nodes, sessions) are held to where the answer names any of that kind, or names nothing at all
-    that the label does. Sessions may be a part: naming only true ones is right."""
+    Meant for cases with one cause: the label of two names everything that either hits. Instances are always
+    held to: an answer that names none means every engine seen; the scrape targets of a telemetry fault are
+    instances. Other kinds (gpus, tenants, nodes, sessions) are held to where the answer names any of that
+    kind, or names nothing at all that the label does. Sessions may be a part: naming only true ones is right.
+    """
     told = [row for row in rows if row.label.scope]
     return wilson(sum(right(row) and _scope(row) for row in told), len(told))
 
 
 def _scope(row: Row) -> bool:
     named = dict(row.scope)
+    named["gpus"] = tuple(_gpu(name, row.label) for name in named.get("gpus", ()))
+    if not named["gpus"]:
+        del named["gpus"]
+    if "targets" in named:
+        named.setdefault("instances", named["targets"])
     if "instances" not in named and row.engines:
         named["instances"] = row.engines
     shared = [kind for kind in row.label.scope if kind in named]
     if not shared:
         return False
     return all(_overlap(kind, set(named[kind]), set(row.label.scope[kind])) for kind in shared)
+
+
+def _gpu(name: str, label: Label) -> str:
+    """A GPU as labels call it: "GPU 2 of node-0" is "node-0/2"."""
+    numbered = re.fullmatch(r"GPU (\d+) of (.+)", name)
+    return label.gpu_names.get(name, f"{numbered[2]}/{numbered[1]}" if numbered else name)
 
 
 def _overlap(kind: str, named: set[str], true: set[str]) -> bool:

@@ -80,7 +80,7 @@ def opened(work: Work) -> tuple[Case, Label, str]:
     digest = digest_of(bundle)
     if work.digest and digest != work.digest:
         raise DiagError(
-            f"{work.family}/{work.name} is not the case of the manifest ({digest}, not {work.digest})",
+            f"this is not the case of the manifest ({digest}, not {work.digest})",
             hint="the simulator changed: make corpus writes a new manifest",
         )
     return case_of(bundle), label_of(bundle.label), digest

@@ -18,7 +18,7 @@ from diag.accuracy.reading import NOW, case_at, case_of
 from diag.accuracy.sources import opened, works
 from diag.errors import DiagError, UsageError
 from diag.simulate.observed import Run
-from diag.simulate.parts import Bundle, write_archive
+from diag.simulate.parts import load, write_archive
 from diag.triage import triage
 
 SEED = family_named("develop").seed("thermal_throttle", 0)
@@ -64,27 +64,21 @@ def test_a_made_case_on_disk_and_in_memory_gets_one_verdict(made: Made, tmp_path
     assert on_disk.assessments
 
 
-def test_the_digest_is_of_the_content_and_of_all_of_it(made: Made) -> None:
-    bundle = made.bundle
-    assert digest_of(bundle) == made.spec.digest
-
-    def without_last_request(one: Bundle) -> Bundle:
-        return replace(one, requests=one.requests[:-1])
-
-    def other_note(one: Bundle) -> Bundle:
-        return one.with_meta(notes="other")
-
-    def one_sample_off(one: Bundle) -> Bundle:
-        stem, group = next(iter(one.metrics.items()))
-        return one.with_metrics(**{stem: (replace(group[0], values=group[0].values + 1), *group[1:])})
-
-    def no_files(one: Bundle) -> Bundle:
-        return replace(one, files={})
-
-    changes: list[Callable[[Bundle], Bundle]] = [without_last_request, other_note, one_sample_off, no_files]
-    digests = {digest_of(change(bundle)) for change in changes if change(bundle) != bundle}
-    assert made.spec.digest not in digests
-    assert len(digests) >= 3
+def test_the_digest_is_of_the_content_and_of_all_of_it(incidents: Path) -> None:
+    bundle = load(incidents / "load_burst")
+    stem, group = next(iter(bundle.metrics.items()))
+    off = replace(group[0], values=group[0].values + 1)
+    late = replace(group[0], times=group[0].times + 1)
+    others = [
+        replace(bundle, requests=bundle.requests[:-1]),
+        bundle.with_meta(notes="other"),
+        bundle.with_metrics(**{stem: (off, *group[1:])}),
+        bundle.with_metrics(**{stem: (late, *group[1:])}),
+        bundle.with_metrics(**{stem: group[1:]}),
+        replace(bundle, files={}),
+    ]
+    assert digest_of(bundle) == digest_of(load(incidents / "load_burst"))
+    assert len({digest_of(bundle), *map(digest_of, others)}) == 1 + len(others)
 
 
 def _stub(monkeypatch: pytest.MonkeyPatch, kept: Callable[[int], bool], made: Made) -> None:

@@ -123,6 +123,9 @@ def test_confidence_is_held_to_every_answer_and_coverage_to_every_ill_window(row
         ({}, {"instances": ("a",)}, False),
         ({"gpus": ("n/0",), "instances": ("a",)}, {"gpus": ("n/1",), "instances": ("a",)}, False),
         ({"instances": ("a",)}, {"gpus": ("n/1",), "instances": ("a",)}, True),
+        ({"gpus": ("GPU 1 of n",), "instances": ("a",)}, {"gpus": ("n/1",), "instances": ("a",)}, True),
+        ({"gpus": ("GPU-12345678 of n",)}, {"gpus": ("n/1",)}, True),
+        ({"targets": ("a",)}, {"instances": ("a",)}, True),
         ({"sessions": ("s1",)}, {"sessions": ("s1", "s2", "s3")}, True),
         ({"sessions": ("s1", "x")}, {"sessions": ("s1", "s2")}, False),
     ],
@@ -130,7 +133,8 @@ def test_confidence_is_held_to_every_answer_and_coverage_to_every_ill_window(row
 def test_scope(
     named: dict[str, tuple[str, ...]], true: dict[str, tuple[str, ...]], expected: bool, row: Make
 ) -> None:
-    one = row("load_burst", scope=named, label={"scope": true})
+    known = {"GPU-12345678 of n": "n/1"}
+    one = row("load_burst", scope=named, label={"scope": true, "gpu_names": known})
     assert scoring.scope_right([one]).value == float(expected)
     wrong = row("power_cap", scope=named, label={"scope": true})
     assert scoring.scope_right([wrong]).value == 0.0
