@@ -14,10 +14,13 @@ import numpy as np
 
 from diag.model import Floats
 
-__all__ = ["WORTH", "Beat", "beat_of"]
+__all__ = ["LIKELY", "WORTH", "Beat", "beat_of"]
 
-WORTH = 0.15
+WORTH = 0.10
 """A depth from which on a beat shapes the service, and is not only there."""
+
+LIKELY = 0.01
+"""Odds up to which a beat is taken for one: several engines are listened to."""
 
 _BIN_SECONDS = 1.0
 _SHORTEST, _LONGEST = 8.0, 180.0  # seconds
@@ -47,7 +50,7 @@ def beat_of(signs: Floats) -> Beat | None:
         return None
     gaps = np.diff(signs)
     period, depth = _deepest(signs - signs[0], lags)
-    if depth < WORTH / 2:  # too shallow to be of interest, whatever its odds
+    if depth < 0.7 * WORTH:  # too shallow to be of interest, whatever its odds
         return Beat(period, depth, 1.0)
     rng = np.random.default_rng(len(gaps))
     chance = [

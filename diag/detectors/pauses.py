@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from diag.detectors.beat import WORTH, Beat, beat_of
+from diag.detectors.beat import LIKELY, WORTH, Beat, beat_of
 from diag.detectors.in_flight import under_way
 from diag.detectors.view import View
 from diag.errors import TooFewPoints
@@ -72,7 +72,7 @@ def pauses_of(view: View) -> Pauses | None:
 def _depth(pauses: Pauses) -> float:
     """Proven beats first."""
     beat = pauses.beat
-    return beat.depth if beat is not None and beat.odds <= 0.02 and beat.depth >= WORTH else 0.0
+    return beat.depth if beat is not None and beat.odds <= LIKELY and beat.depth >= WORTH else 0.0
 
 
 def _pauses(view: View, requests: Requests, name: str, chosen: Flags) -> Pauses | None:
@@ -88,9 +88,10 @@ def _pauses(view: View, requests: Requests, name: str, chosen: Flags) -> Pauses 
     lost = [float(seconds[_in(times, span)].sum()) / max(span.seconds, 1.0) for span in (quiet, felt)]
     period, odds = period_odds(times)
     now = beat_of(signs[_in(signs, felt)])
+    growth = _growing(times, seconds, now, *_windowed(starts, lengths, now, quiet.start, felt.end))
     return Pauses(
-        name, times, seconds, int(_in(times, felt).sum()), lost[0], lost[1], limit, period, odds,
-        _growth(times, seconds), _share(view, requests, chosen, times, seconds),
+        name, times, seconds, int(_in(times, felt).sum()), lost[0], lost[1], limit, period, odds, growth,
+        _share(view, requests, chosen, times, seconds),
         now, beat_of(signs[_in(signs, quiet)]), _provoked(requests, chosen, felt, now),
     )  # fmt: skip
 
@@ -138,7 +139,31 @@ def period_odds(times: Floats) -> tuple[float, float]:
     return float(gaps.mean()), float(1 + (chance <= uneven).sum()) / (1 + _SIMULATED)
 
 
+def _growing(times: Floats, seconds: Floats, beat: Beat | None, centres: Floats, longest: Floats) -> float:
+    """Where a beat is heard, by the longest gap of every few periods; else by the silences that are proven:
+    these alone are cut off from below."""
+    heard = beat is not None and beat.odds <= LIKELY and beat.depth >= WORTH
+    return _growth(centres, longest) if heard else _growth(times, seconds)
+
+
+def _windowed(
+    starts: Floats, lengths: Floats, beat: Beat | None, begin: float, end: float
+) -> tuple[Floats, Floats]:
+    """Centres of windows of three periods, and the longest gap in each."""
+    if beat is None:
+        return np.empty(0), np.empty(0)
+    wide = 3 * beat.period_seconds
+    place = np.floor((starts - begin) / wide).astype(np.int64)
+    kept = (starts >= begin) & (starts <= end) & (lengths > 0)
+    found = [
+        (begin + (p + 0.5) * wide, float(lengths[kept & (place == p)].max())) for p in np.unique(place[kept])
+    ]
+    centres, longest = np.array([c for c, _ in found]), np.array([v for _, v in found])
+    return centres, longest
+
+
 def _growth(times: Floats, seconds: Floats) -> float:
+    """Last over first by the trend of their logarithms; NaN with too few."""
     try:
         slope, _ = theil_sen(times, np.log(seconds))
     except TooFewPoints:

@@ -8,7 +8,9 @@ import numpy as np
 
 from diag.detectors.cues import PRESENT, Explained, Reach, stated
 from diag.detectors.gpus import gpu_name, in_step
+from diag.detectors.peers import slower_there
 from diag.detectors.places import Here, series_here
+from diag.detectors.service import demand_of, slower
 from diag.detectors.view import View
 from diag.hypotheses.registry import Output
 from diag.model import Card, Mitigation, Series
@@ -65,6 +67,25 @@ def examine(view: View) -> Iterator[Output]:
     match = in_step(view, series, level)
     if match is not None:
         yield from _timing(match, series.signal, where, here)
+    yield from _effect(view)
+
+
+def _effect(view: View) -> Iterator[Output]:
+    """Slower at equal work, and only those who share the card: a neighbour that is felt."""
+    speed, there, demand = slower(view), slower_there(view), demand_of(view)
+    if demand.known >= 2:
+        text = f"demand moved: {', '.join(demand.moved)}" if demand.moved else "equal work"
+        yield stated("demand_flat", "arrivals_per_second", not demand.moved, text, degree=1 - demand.degree)
+    if speed is None:
+        return
+    ratio, seen = speed
+    degree = max(0.0, min(1.0, 0.5 + (ratio - 1.15) / 0.3))
+    text = f"time between tokens ×{ratio:.2f} ({seen})"
+    yield stated("slower", "inter_token_seconds_mean", degree >= 0.5, text, degree=degree)
+    if there is not None:
+        apart = ratio / max(there[0], 1e-6) >= 1.15
+        text = f"time between tokens ×{ratio:.2f} here, ×{there[0]:.2f} at the engines nobody complains about"
+        yield stated("apart", "inter_token_seconds_mean", apart, text, degree=1.0 if apart else 0.2)
 
 
 def _busiest(view: View) -> tuple[Series, float, Here] | None:

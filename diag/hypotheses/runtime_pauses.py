@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from diag.detectors.beat import WORTH
+from diag.detectors.beat import LIKELY, WORTH
 from diag.detectors.cues import Explained, Reach, degree_of, stated
 from diag.detectors.pauses import Pauses, pauses_of
 from diag.detectors.view import View
@@ -50,7 +50,9 @@ def examine(view: View) -> Iterator[Output]:
         return
     yield _silences(view, pauses)
     yield from _beat(pauses)
-    if pauses.during >= 3:
+    if _proven(pauses):
+        yield Explained(0.6)
+    elif pauses.during >= 3:
         text = f"answers that met one hold {quantity(pauses.share, 'ratio')} of the extra time"
         yield stated("harm", "e2e_seconds_mean", pauses.share >= 0.4, text, degree=pauses.share)
         yield Explained(min(1.0, pauses.share))
@@ -65,7 +67,7 @@ def examine(view: View) -> Iterator[Output]:
 def _proven(pauses: Pauses) -> bool:
     """A beat that shapes the service, and did not before."""
     now, before = pauses.beat, pauses.beat_before
-    if now is None or now.odds > _ODDS or now.depth < WORTH:
+    if now is None or now.odds > LIKELY or now.depth < WORTH:
         return False
     return before is None or before.depth < 0.5 * now.depth
 
@@ -103,9 +105,11 @@ def _beat(pauses: Pauses) -> Iterator[Output]:
         even = pauses.odds <= _ODDS
         text = f"about every {every}; {chance}" if even else f"at no even intervals ({chance})"
         yield stated("periodic", "inter_token_seconds_p99", even, text, degree=0.8 if even else 0.1)
-    if len(pauses.times) >= _FEW and np.isfinite(pauses.growth):
+    if np.isfinite(pauses.growth) and (_proven(pauses) or len(pauses.times) >= _FEW):
         text = f"the last is ×{pauses.growth:.1f} as long as the first, by their trend"
         degree = degree_of(np.log(max(pauses.growth, 1e-3)) / np.log(1.3))
+        if _proven(pauses) and pauses.during < _FEW:
+            degree = max(degree, 0.4)  # halts shorter than chance's own gaps do not show their length
         yield stated("growing", "inter_token_seconds_p99", degree >= 0.5, text, degree=degree)
 
 
