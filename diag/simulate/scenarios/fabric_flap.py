@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from diag.simulate.plan import Plan
 from diag.simulate.scenarios.draw import Draw, Scenario
-from diag.simulate.scenarios.edits import deciding, instances_on, told
+from diag.simulate.scenarios.edits import deciding, told
 from diag.simulate.scenarios.fabric import with_fabric
 
 __all__ = ["SCENARIO"]
@@ -25,7 +25,8 @@ def _plan(draw: Draw) -> Plan:
         flaps.append((time, end, host))
         time = end + up * draw.between(0.6, 1.5)
     plan = replace(plan, fabric=replace(plan.fabric, flaps=tuple(flaps)))
-    scope = {"nodes": (host,), "instances": instances_on(plan, host)}
+    # Whoever wants KV from that host waits in vain as well.
+    scope = {"nodes": (host,), "instances": tuple(replica.name for replica in plan.replicas)}
     causes = (_ID, "kv_transfer_failure")
     plan = told(plan, causes=causes, onset=draw.onset, severity=draw.severity, scope=scope)
     if not plan.shown.node:
