@@ -61,7 +61,7 @@ WEIGHTS: Mapping[str, Mapping[str, Weight]] = {
     "prefix_cache_broken": {
         "hits": _w(12, 0.02, "hits must fall", "hits", driver=True),
         "hits_ratio": _w(4, 0.2, "the ratio falls with them", "hits"),
-        "reuse": _w(4, 0.1, "new prompts that nobody has cached are another cause", "reuse"),
+        "reuse": _w(1.01, 0.1, "new prompts that nobody has cached are another cause", "reuse"),
         "caching_on": _w(1.01, 0.001, "off is another cause"),
         "lengths_flat": _w(2, 0.1, "longer prompts are another cause"),
         "no_pressure": _w(1.5, 0.15, "a full pool evicts cached blocks"),
@@ -265,7 +265,7 @@ WEIGHTS: Mapping[str, Mapping[str, Weight]] = {
         "growing": _w(5, 0.25, "each has more to walk through than the last"),
         "harm": _w(3, 0.2, "those who met a halt hold the excess"),
         "engine_sees": _w(2, 0.1, "a halt on the way is the network's"),
-        "unprovoked": _w(1.2, 0.03, "who reads a giant prompt is not halted"),
+        "unprovoked": _w(1.2, 0.03, "who is sent work in a beat answers in it"),
         "gpu_not_busier": _w(1.2, 0.8, "halted, not overloaded"),
     },
     "numa_misplacement": {
