@@ -11,6 +11,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from diag.accuracy.corpus import CORPUS
 from diag.accuracy.families import FAMILIES, family_named
 from diag.accuracy.manifest import (
     Listed,
@@ -25,8 +26,6 @@ from diag.accuracy.running import make_family, remake
 from diag.errors import DiagError
 
 __all__ = ["main"]
-
-_OUT = Path("bench/out/corpus")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -80,7 +79,7 @@ def _check(given: argparse.Namespace) -> int:
 
 
 def _folder(given: argparse.Namespace, family: str) -> Path | None:
-    return None if given.no_bundles else _OUT / family
+    return None if given.no_bundles else CORPUS / family
 
 
 def _say(text: str) -> None:

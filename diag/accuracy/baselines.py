@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from diag.accuracy.columns import Columns
-from diag.accuracy.suspects import SUSPECTS, suspects_of
+from diag.accuracy.suspects import suspects_of
 from diag.errors import DiagError
 from diag.model import Floats
 from diag.stats.robust import mad_sigma
@@ -115,8 +115,3 @@ def groups(signals: Sequence[str]) -> tuple[tuple[str, ...], ...]:
         if len(found) == _KEPT:
             break
     return tuple(found)
-
-
-def reachable() -> frozenset[str]:
-    """Every cause that some metric stands for."""
-    return frozenset(cause for causes in SUSPECTS.values() for cause in causes)

@@ -12,6 +12,7 @@ import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -25,7 +26,13 @@ from diag.simulate.parts import Bundle
 from diag.simulate.scenarios.draw import FAMILIES as CONDITIONS
 from diag.simulate.scenarios.draw import Scenario, draw_of
 
-__all__ = ["Filled", "Made", "Spec", "digest_of", "fill", "make", "name_of", "scenario_named"]
+__all__ = [
+    "CORPUS", "Filled", "Made", "Spec", "archive_of", "digest_of", "fill", "make", "name_of",
+    "scenario_named", "write",
+]  # fmt: skip
+
+CORPUS = Path("bench/out/corpus")
+"""Where ``make corpus`` writes families, one folder each."""
 
 _UNFELT_BY_NATURE = frozenset({"telemetry_fault"})
 _TRIES = 4  # for each case wanted, before a scenario counts as unable to show its symptom
@@ -66,6 +73,20 @@ def name_of(spec: Spec) -> str:
     return f"{spec.scenario}-{spec.seed}"
 
 
+def archive_of(folder: Path, spec: Spec) -> Path:
+    """Where a case lies in its family's ``folder``."""
+    return folder / f"{name_of(spec)}.tar.gz"
+
+
+def write(made: Made, folder: Path) -> Path:
+    """Write a case to its family's ``folder``, over an older one; bundle.json tells its digest."""
+    from diag.simulate.parts import write_archive
+
+    target = archive_of(folder, made.spec)
+    target.unlink(missing_ok=True)
+    return write_archive(made.bundle.with_meta(digest=made.spec.digest), target)
+
+
 def scenario_named(id: str) -> Scenario:
     """The scenario ``id``; ``UsageError`` when there is none."""
     from diag.simulate.scenarios import SCENARIOS
@@ -94,7 +115,7 @@ def make(family: str, scenario: str, seed: int, *, severity: float | None = None
     return Made(Spec(scenario, seed, digest_of(bundle)), bundle, noticed, _kept(chosen, done, noticed))
 
 
-def fill(family: Family, quota: Quota, *, take: Callable[[Made], None] | None = None) -> Filled:
+def fill(family: Family, quota: Quota, *, take: Callable[[Made], object] | None = None) -> Filled:
     """Make cases of one scenario, seed after seed, until the quota is met or too many were dropped."""
     kept: list[Spec] = []
     tried = 0

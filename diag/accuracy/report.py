@@ -68,6 +68,7 @@ def _headline(family: str, rows: Sequence[Row]) -> Table:
         ("ruled out but true, of statements", share(out.statements), "ruled out"),
         ("ruled out but true, of windows", share(out.windows), ""),
         ("the same where something it asked for was missing", share(out.blind), "blind"),
+        ("innocent ones named or supported", share(scoring.named_wrongly(rows)), ""),
         ("scope right", share(scoring.scope_right(causes)), "scope"),
         ("onset within 3 steps", share(scoring.onset_right(begun)), "onset"),
         ("onset within 3 steps of the felt one", share(scoring.onset_right(begun, strict=True)), ""),
@@ -203,8 +204,8 @@ def rows_table(family: str, rows: Sequence[Row]) -> Table:
         expected = " or ".join("nothing" if one is None else one for one in row.label.accept)
         states = {one.id: one.state for one in row.answers}
         out = [cause for cause in row.label.causes if states.get(cause) == "ruled_out"]
-        blamed = [id for id in row.label.must_not if row.leading == id or states.get(id) == "supported"]
-        remarks = [f"rules out {id}" for id in out] + [f"must not name {id}" for id in blamed]
+        remarks = [f"rules out {id}" for id in out]
+        remarks += [f"must not name {id}" for id in scoring.blamed(row)]
         theirs = scoring.rank_of(_named(rival, true=False)(row), row.label.accept) if rival else 0.0
         lines.append(
             (

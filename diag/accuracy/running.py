@@ -15,7 +15,7 @@ from typing import TypeVar
 
 import msgspec
 
-from diag.accuracy.corpus import Filled, Made, Spec, fill, make, name_of
+from diag.accuracy.corpus import Filled, Spec, fill, make, name_of, write
 from diag.accuracy.families import Family, Quota, quotas
 from diag.accuracy.judging import Clock, Task, judged
 from diag.accuracy.row import Row
@@ -116,22 +116,14 @@ def _judge_one(number: int, work: Work, task: Task) -> tuple[int, Row]:
 
 
 def _fill_one(family: Family, quota: Quota, folder: Path | None) -> Filled:
-    return fill(family, quota, take=None if folder is None else lambda made: _write(made, folder))
+    return fill(family, quota, take=None if folder is None else lambda made: write(made, folder))
 
 
 def _remake_one(family: str, spec: Spec, folder: Path | None) -> tuple[str, bool]:
     made = make(family, spec.scenario, spec.seed)
     if folder is not None:
-        _write(made, folder)
+        write(made, folder)
     return name_of(spec), made.spec.digest == spec.digest
-
-
-def _write(made: Made, folder: Path) -> None:
-    from diag.simulate.parts import write_archive
-
-    target = folder / f"{name_of(made.spec)}.tar.gz"
-    target.unlink(missing_ok=True)
-    write_archive(made.bundle, target)
 
 
 def _spread(call: Callable[..., T], arguments: Sequence[tuple[object, ...]], jobs: int) -> Iterator[T]:

@@ -18,9 +18,9 @@ from diag.accuracy.row import Answer, Groups, Row
 from diag.stats.proportions import Share, calibration_error, wilson
 
 __all__ = [
-    "Belief", "Exclusions", "Ranking", "accused", "belief", "both_found", "by_cause", "by_severity",
-    "exclusions", "false_symptoms", "found", "held_out", "of_kind", "onset_right", "our_groups",
-    "rank_of", "ranking", "right", "scope_right", "unknown_recall",
+    "Belief", "Exclusions", "Ranking", "accused", "belief", "blamed", "both_found", "by_cause",
+    "by_severity", "exclusions", "false_symptoms", "found", "held_out", "named_wrongly", "of_kind",
+    "onset_right", "our_groups", "rank_of", "ranking", "right", "scope_right", "unknown_recall",
 ]  # fmt: skip
 
 _DEPTH = 5
@@ -126,6 +126,18 @@ def found(rows: Sequence[Row]) -> Share:
     """Felt cases in which a symptom was seen; none is due where "nothing is wrong" is an accepted answer."""
     felt = [row for row in rows if None not in row.label.accept]
     return wilson(sum(row.symptom for row in felt), len(felt))
+
+
+def named_wrongly(rows: Sequence[Row]) -> Share:
+    """Cases whose label says who is innocent, in which one of these leads or is supported."""
+    known = [row for row in rows if row.label.must_not]
+    return wilson(sum(bool(blamed(row)) for row in known), len(known))
+
+
+def blamed(row: Row) -> tuple[str, ...]:
+    """Whom of those that the label calls innocent the verdict names."""
+    stands = {one.id for one in row.answers if one.state == "supported"} | {row.leading}
+    return tuple(id for id in row.label.must_not if id in stands)
 
 
 def unknown_recall(rows: Sequence[Row]) -> Share:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from diag.accuracy.corpus import digest_of, make, name_of
+from diag.accuracy.corpus import CORPUS, archive_of, digest_of, make, name_of
 from diag.accuracy.families import FAMILIES
 from diag.accuracy.label import Label, label_of
 from diag.accuracy.manifest import Manifest
@@ -25,9 +25,8 @@ _ARCHIVES = (".zip", ".tar.gz", ".tgz")
 
 
 class Work(msgspec.Struct, frozen=True):
-    """One case to judge: a bundle at ``path``, a scenario with a seed, or a reconstructed case by ``name``.
-
-    ``digest``: of its content, "" when only making it would tell."""
+    """One case to judge: a scenario with a seed (at ``path``, if ``make corpus`` has written it), a bundle at
+    ``path``, or a reconstructed case by ``name``. ``digest``: of its content, "" when only making tells."""
 
     family: str
     name: str
@@ -65,7 +64,7 @@ def opened(work: Work) -> tuple[Case, Label, str]:
     Raises:
         DiagError: a made case is not the one that the manifest lists.
     """
-    if work.path:
+    if work.path and (not work.scenario or _is_written(work)):
         return (
             case_at(Path(work.path)),
             label_of(description_at(Path(work.path)).get("label") or {}),
@@ -86,11 +85,17 @@ def opened(work: Work) -> tuple[Case, Label, str]:
     return case_of(bundle), label_of(bundle.label), digest
 
 
+def _is_written(work: Work) -> bool:
+    """Whether the archive at ``path`` is the case that is meant, and not one of an older simulator."""
+    return Path(work.path).is_file() and description_at(Path(work.path)).get("digest") == work.digest
+
+
 def _of_family(name: str, manifest: Manifest | None) -> Iterator[Work]:
     if manifest is None or name not in manifest.families:
         raise UsageError(f"the manifest lists no family {name}", hint="make corpus writes it")
     for spec in manifest.families[name].cases:
-        yield Work(name, name_of(spec), spec.digest, scenario=spec.scenario, seed=spec.seed)
+        path = str(archive_of(CORPUS / name, spec))
+        yield Work(name, name_of(spec), spec.digest, path, spec.scenario, spec.seed)
 
 
 def _reconstructed() -> Iterator[Work]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from diag.accuracy import corpus, running
+from diag.accuracy import corpus, running, sources
 from diag.accuracy.corpus import Made, Spec, digest_of, fill, make, name_of
 from diag.accuracy.families import Quota, family_named
 from diag.accuracy.felt import Felt, calm
@@ -116,6 +116,28 @@ def test_remaking_names_what_differs(made: Made, tmp_path: Path, monkeypatch: py
     assert running.remake("develop", [made.spec], folder=tmp_path) == []
     assert running.remake("develop", [wrong], folder=None) == [name_of(made.spec)]
     assert [path.name for path in tmp_path.iterdir()] == [f"{name_of(made.spec)}.tar.gz"]
+
+
+def test_a_written_case_is_read_and_a_stale_one_is_made_again(
+    made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    corpus.write(made, corpus.CORPUS / "develop")
+    calls: list[int] = []
+
+    def again(_family: str, _scenario: str, seed: int) -> Made:
+        calls.append(seed)
+        return made
+
+    monkeypatch.setattr(sources, "make", again)
+    (work,) = works(["develop"], Manifest({"develop": Listed((made.spec,))}))
+    case, label, digest = opened(work)
+    assert (digest, label, calls) == (made.spec.digest, label_of(made.bundle.label), [])
+    assert case.window == made.bundle.window
+    stale = replace(made, spec=Spec("thermal_throttle", SEED, "0" * 32))
+    corpus.write(stale, corpus.CORPUS / "develop")
+    assert opened(work)[2] == made.spec.digest
+    assert calls == [SEED]
 
 
 @pytest.mark.parametrize(

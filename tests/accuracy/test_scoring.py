@@ -162,6 +162,19 @@ def test_a_window_without_an_onset_told_is_a_miss(row: Make) -> None:
     assert scoring.onset_right([row(None, label={"onset": 1000.0})]).value == 0.0
 
 
+def test_the_innocent_must_neither_lead_nor_be_supported(row: Make) -> None:
+    label = {"must_not": ("engine_stall", "slow_gpu")}
+    second = (Answer("load_burst", SUPPORTED, 0.9), Answer("slow_gpu", SUPPORTED, 0.8))
+    weak = (Answer("load_burst", SUPPORTED, 0.9), Answer("slow_gpu", UNDECIDED, 0.1))
+    rows = [
+        row("engine_stall", label=label), row("load_burst", answers=second, label=label),
+        row("load_burst", answers=weak, label=label), row("slow_gpu"),
+    ]  # fmt: skip
+    assert [scoring.blamed(one) for one in rows] == [("engine_stall",), ("slow_gpu",), (), ()]
+    found = scoring.named_wrongly(rows)
+    assert (found.hits, found.count) == (2, 3)
+
+
 def test_held_out(row: Make) -> None:
     rows = [
         row("load_burst", held=Held("unknown", 0.8)), row("load_burst", held=Held("power_cap", 0.8)),
