@@ -14,7 +14,7 @@ import numpy as np
 
 from diag.model import Floats
 
-__all__ = ["LIKELY", "WORTH", "Beat", "beat_of"]
+__all__ = ["LIKELY", "WORTH", "Beat", "beat_of", "depth_at"]
 
 WORTH = 0.10
 """A depth from which on a beat shapes the service, and is not only there."""
@@ -58,6 +58,18 @@ def beat_of(signs: Floats) -> Beat | None:
     ]
     odds = (1 + sum(other >= depth for other in chance)) / (1 + _SHUFFLES)
     return Beat(period, depth, odds)
+
+
+def depth_at(times: Floats, weights: Floats, period_seconds: float) -> float:
+    """How far ``times`` (ascending, each counted ``weights`` times) agree with themselves a period later."""
+    if len(times) < 2:
+        return 0.0
+    place = ((times - times[0]) / _BIN_SECONDS).astype(np.int64)
+    own = _agreement(np.bincount(place, weights=weights).astype(np.float64))
+    lags = period_seconds + _BIN_SECONDS * np.arange(-1.0, 2.0)
+    if 1.5 * lags[-1] * (1 + _WIDTH) >= len(own):
+        return 0.0
+    return float(np.max(_near(own, lags) - 0.5 * (_near(own, lags / 2) + _near(own, 1.5 * lags))))
 
 
 def _deepest(since: Floats, lags: Floats) -> tuple[float, float]:

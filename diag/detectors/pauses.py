@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from diag.detectors.beat import LIKELY, WORTH, Beat, beat_of
+from diag.detectors.beat import LIKELY, WORTH, Beat, beat_of, depth_at
 from diag.detectors.in_flight import under_way
 from diag.detectors.view import View
 from diag.errors import TooFewPoints
@@ -36,7 +36,7 @@ class Pauses:
     from chance; ``period_seconds`` and ``odds`` (chance that random moments are as regular), NaN with fewer
     than four; ``growth``: last over first, by the trend; ``share``: of the excess wait, by whom met one;
     ``beat``: of all signs of life in the incident, ``beat_before``: in the baseline; ``provoked``: how
-    well giant prompts keep that beat themselves, 0 … 1."""
+    well the work that arrives keeps that beat itself, 0 … 1."""
 
     instance: str
     times: Floats
@@ -172,12 +172,15 @@ def _growth(times: Floats, seconds: Floats) -> float:
 
 
 def _provoked(requests: Requests, chosen: Flags, span: Window, beat: Beat | None) -> float:
-    """How well the arrivals of prompts of five times the usual work keep the beat themselves: the length of
-    their mean phase (0 … 1), 0 where random arrivals do as well (Rayleigh's test)."""
+    """How well the work that arrives keeps the beat itself: as deep as the signs of life do; or, for prompts
+    of five times the usual work, their mean phase, where random arrivals do not have it (Rayleigh)."""
     work = requests.prompt - np.nan_to_num(requests.cached)
     known = chosen & np.isfinite(work)
     if beat is None or not known.any():
         return 0.0
+    come = known & _in(requests.ts, span)
+    depth = depth_at(requests.ts[come], np.maximum(work[come], 0.0), beat.period_seconds)
+    asked = min(1.0, max(0.0, depth) / max(beat.depth, 1e-6))
     giant = known & (work >= _GIANT * max(float(np.median(work[known])), 1.0))
     arrived = requests.ts[giant & _in(requests.ts, span)]
     # The period is known to a bin: the neighbours of its length are tried too.
@@ -186,7 +189,7 @@ def _provoked(requests: Requests, chosen: Flags, span: Window, beat: Beat | None
         max(float(abs(np.exp(2j * np.pi * arrived / one).mean())) for one in periods) if len(arrived) else 0.0
     )
     chance = len(periods) * np.exp(-len(arrived) * locked**2)
-    return locked if len(arrived) >= _FEWEST_GIANTS and chance < 0.05 else 0.0
+    return max(asked, locked if len(arrived) >= _FEWEST_GIANTS and chance < 0.05 else 0.0)
 
 
 def _share(view: View, requests: Requests, chosen: Flags, times: Floats, seconds: Floats) -> float:

@@ -57,7 +57,7 @@ def examine(view: View) -> Iterator[Output]:
         yield stated("harm", "e2e_seconds_mean", pauses.share >= 0.4, text, degree=pauses.share)
         yield Explained(min(1.0, pauses.share))
     provoked = pauses.provoked >= 0.5
-    text = "giant prompts arrive in the same beat" if provoked else "no giant prompts arrive in that beat"
+    text = "the work arrives in the same beat" if provoked else "the work does not arrive in that beat"
     degree = 1.0 - pauses.provoked
     yield stated("unprovoked", "request_computed_tokens", not provoked, text, degree=degree)
     yield from _engine(view, pauses)

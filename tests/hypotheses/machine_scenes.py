@@ -64,22 +64,22 @@ def a_lower_clock(w: World) -> None:
 
 
 def halts(w: World, first: float, growth: float) -> None:
-    """Every minute of the trouble nothing comes out for a while, each time longer; requests in between
-    are served as ever, those that meet a halt are late by what is left of it."""
+    """Every minute of the trouble nothing comes out for a while, each time longer; what would have come
+    then comes at its end. Requests arrive when they like."""
     begins = w.onset + 15 + 60 * np.arange(6)
-    lasts = first * growth ** np.arange(6)
+    ends = begins + first * growth ** np.arange(6)
 
-    def late(i: int, offset: float) -> float:
-        moment = w.onset + i + offset
-        left = [b + length - moment for b, length in zip(begins, lasts, strict=True) if b <= moment]
-        return max([0.0, *left])
+    def out(moment: float) -> float:
+        return max([moment, *(end for begin, end in zip(begins, ends, strict=True) if begin <= moment < end)])
 
-    w.clients("before", every=1.0)
-    w.clients(
-        "during", every=1.0,
-        ttft_seconds=lambda i: 0.2 + late(i, 0.2),
-        duration_seconds=lambda i: 2.2 + max(late(i, 0.2), late(i, 2.2)),
-    )  # fmt: skip
+    rng = np.random.default_rng(0)
+    for i, ts in enumerate(np.sort(rng.uniform(w.window.start, w.window.end, 1000))):
+        token, done = out(ts + 0.2), out(ts + 2.2)
+        w.rows.append({
+            "ts": ts, "session": f"s{i // 3}", "tenant": f"t{i % 3}", "instance": "e0",
+            "prompt_tokens": 600 + 200 * int(rng.integers(3)), "cached_tokens": 480, "output_tokens": 100,
+            "ttft_seconds": token - ts, "duration_seconds": done - ts, "status": "ok",
+        })  # fmt: skip
 
 
 @speaks_for("runtime_pauses", "silences")
