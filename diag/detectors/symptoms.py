@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from diag.detectors.changes import Outage, outages_of
 from diag.detectors.findings import weight_signal
 from diag.model import Case, Floats, Series
 
@@ -42,7 +43,10 @@ LIMITS: Mapping[str, Limit] = {
     "error_ratio": Limit(1.5, 0.10, share=True),
     "unfinished_ratio": Limit(1.5, 0.25, share=True),
     "standstill_ratio": Limit(1.5, 0.5, share=True),
+    "unreachable_ratio": Limit(1.5, 0.2, share=True),
 }
+
+_DOWN_SECONDS = 75.0  # all in all: below that an engine that restarts is nobody's incident
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,6 +75,7 @@ def metric_courses(case: Case, look_back_seconds: float) -> Iterator[Course]:
             yield Course(name, scope, _unit(name), series.times, series.values, overlap, weights)
     yield from _unfinished(case, overlap)
     yield from _standstill(case, look_back_seconds, overlap)
+    yield from _unreachable(case, look_back_seconds)
 
 
 def _unit(name: str) -> str:
@@ -117,6 +122,27 @@ def _standstill(case: Case, look_back_seconds: float, overlap: int) -> Iterator[
         values = np.where(known, still, np.nan)
         begun = running.times - look_back_seconds + case.step_seconds
         yield Course("standstill_ratio", scope, "ratio", begun, values, overlap)
+
+
+def _unreachable(case: Case, look_back_seconds: float) -> Iterator[Course]:
+    """1 while an engine does not answer its scrapes, else 0; only for those that were away for long or often.
+
+    Whoever is sent elsewhere meanwhile may feel nothing: what is lost is capacity. ``target_up`` is a mean
+    over the look-back, so that it crosses one half when half of that is over."""
+    engines = {s.labels.get("instance") for s in case.of("running_requests")}
+    away: dict[str, list[Outage]] = {}
+    for outage in outages_of(case):
+        if outage.target in engines:
+            away.setdefault(outage.target, []).append(outage)
+    for target, outages in away.items():
+        if sum(o.window.seconds + case.step_seconds for o in outages) <= _DOWN_SECONDS:
+            continue
+        times = case.of("running_requests")[0].times
+        down = np.zeros(len(times))
+        for outage in outages:
+            down[(times >= outage.window.start) & (times <= outage.window.end)] = 1.0
+        begun = times - look_back_seconds / 2
+        yield Course("unreachable_ratio", {"instance": target}, "ratio", begun, down, 1)
 
 
 def _held_back(case: Case, running: Series) -> Floats:

@@ -71,6 +71,9 @@ def examine(view: View) -> Iterator[Output]:
             decisive=queries.during > 0 and queries.present_ratio >= PRESENT,
         )
     yield from _repeats(view)
+    if setting is None and queries is not None and queries.before > 0 and queries.during <= 0:
+        text = "until the onset prompts were looked up in the prefix cache, since then none is"
+        yield stated("switched", queries.signal, True, text, onset=queries.onset)
     switched = [c for c in view.changes if c.signal == "prefix_caching" and c.after == "off"]
     if switched:
         yield stated(

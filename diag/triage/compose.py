@@ -149,6 +149,7 @@ def _lower(title: str) -> str:
 
 _FELT = {
     "standstill_ratio": "The engine holds requests and serves none",
+    "unreachable_ratio": "An engine does not answer for {b} of the time",
     "ttft_seconds_p95": "The slowest first tokens went from {a} to {b}",
     "ttft_seconds_p50": "First tokens went from {a} to {b}",
     "ttft_seconds_mean": "First tokens went from {a} to {b} on average",
@@ -165,7 +166,7 @@ _FELT = {
 def _felt(view: View) -> str:
     """The symptom that says most to a manager: waits first, then losses, then speed."""
     order = list(_FELT)
-    groups = (order[:1], order[1:4], order[6:9], order[4:6], order[9:])
+    groups = (order[:1], order[2:5], order[1:2], order[7:10], order[5:7], order[10:])
     for names in groups:
         seen = [e for e in view.episodes if e.course.signal in names]
         if seen:

@@ -23,6 +23,8 @@ _CLIP = math.log(60)
 SUPPORT = 0.80
 _OWN = math.log(5)
 _RULED_OUT = -3.0
+_SWITCHED = "switched"
+_LIKELY = 0.5  # a cause this likely explains what it brings about, sure or not
 _UNKNOWN = CALIBRATION.unknown(len(HYPOTHESES))
 _LATE = math.log(0.3)
 
@@ -53,6 +55,13 @@ class Judged:
     def assessable(self) -> bool:
         """Whether the signals it cannot do without were there."""
         return not any(m.needed for m in self.missing)
+
+    @property
+    def triggers(self) -> bool:
+        """Whether it can begin an incident: a state that may last for ever does when it was switched on."""
+        return self.hypothesis.trigger or any(
+            e.cue == _SWITCHED and e.stance is Stance.FOR for e in self.evidence
+        )
 
     @property
     def driven(self) -> bool:
@@ -138,7 +147,7 @@ def _own(judged: Judged, view: View, *, root: bool = True) -> float:
         groups.setdefault(table[e.cue].group or e.cue, []).append(e.weight)
     total = sum(max(-_CLIP, min(_CLIP, _vote(weights))) for weights in groups.values())
     total += _timing(judged, view)
-    if judged.explained is not None and judged.hypothesis.trigger:
+    if judged.explained is not None and judged.triggers:
         total += math.log(2) * max(-1.5, min(1.0, 4 * (judged.explained - 0.35)))
     return total
 
@@ -170,7 +179,7 @@ def _confidence(judged: Judged, everyone: Sequence[Judged], view: View) -> float
     if not judged.assessable or (not view.symptomatic and judged.id != "telemetry_fault"):
         return 0.0
     rivals = [r.own for r in everyone if r is not judged and r.assessable and _rivals(judged, r)]
-    floor = [_UNKNOWN, *rivals] if judged.hypothesis.trigger else [_UNKNOWN]
+    floor = [_UNKNOWN, *rivals] if judged.triggers else [_UNKNOWN]
     return _belief(judged.own, floor)
 
 
@@ -184,7 +193,7 @@ def _belief(own: float, others: Sequence[float]) -> float:
 
 def _rivals(a: Judged, b: Judged) -> bool:
     """A cause that brings the other about is no rival of it, if both came true by themselves."""
-    if not b.hypothesis.trigger:
+    if not b.triggers:
         return False
     kin = b.id in a.hypothesis.card.leads_to or a.id in b.hypothesis.card.leads_to
     return not (kin and a.driven and b.driven)
@@ -202,9 +211,10 @@ def _state(judged: Judged) -> State:
 
 
 def _explain_away(by_id: Mapping[str, Judged]) -> None:
-    """A supported cause explains the supported consequences on its card; the first parent wins."""
+    """A likely cause explains the consequences on its card that came true; the first parent wins."""
     for parent in sorted(by_id.values(), key=lambda j: -j.own):
-        if parent.state is not State.SUPPORTED:
+        likely = parent.driven and parent.confidence >= _LIKELY and parent.own > _OWN
+        if parent.state is not State.SUPPORTED and not likely:
             continue
         for child_id in parent.hypothesis.card.leads_to:
             child = by_id.get(child_id)
@@ -227,7 +237,7 @@ _STATES = {State.SUPPORTED: 0, State.UNDECIDED: 1, State.NOT_ASSESSABLE: 2, Stat
 
 def _order(j: Judged) -> tuple[int, int, int, float, str]:
     strength = j.own if j.explained_by is None else j.as_consequence
-    return (_STATES[j.state], j.explained_by is not None, not j.hypothesis.trigger, -strength, j.id)
+    return (_STATES[j.state], j.explained_by is not None, not j.triggers, -strength, j.id)
 
 
 def leader(judged: Sequence[Judged], view: View) -> Judged | None:
@@ -235,10 +245,10 @@ def leader(judged: Sequence[Judged], view: View) -> Judged | None:
     if not view.symptomatic:
         return next((j for j in judged if j.state is State.SUPPORTED and j.id == "telemetry_fault"), None)
     roots = [
-        j for j in judged if j.assessable and j.driven and j.hypothesis.trigger and j.explained_by is None
+        j for j in judged if j.assessable and j.driven and j.triggers and j.explained_by is None
     ]
     best = max(roots, key=lambda j: (j.state is State.SUPPORTED, j.confidence, j.own), default=None)
-    if best is None or best.state is State.RULED_OUT or best.confidence < 0.5:
+    if best is None or best.state is State.RULED_OUT or best.own <= _UNKNOWN:
         return None
     return best
 
@@ -247,5 +257,5 @@ def unknown_confidence(judged: Sequence[Judged], view: View) -> float:
     """How much belief is left for "none of ours"."""
     if not view.symptomatic:
         return 0.0
-    own = [j.own for j in judged if j.assessable and j.hypothesis.trigger]
+    own = [j.own for j in judged if j.assessable and j.triggers]
     return _belief(_UNKNOWN, own)
