@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from diag.simulate.plan import Client, Lengths, Plan
-from diag.simulate.profiles import constant, spells, step
+from diag.simulate.profiles import Profile, constant, step
 from diag.simulate.scenarios.draw import Draw, Scenario
 from diag.simulate.scenarios.edits import marked, told, with_load
 from diag.simulate.scenarios.machines import Work, capacity_per_second, load_ratio, mean_tokens
@@ -16,18 +16,20 @@ __all__ = ["SCENARIO"]
 
 _TENANT = "t-desk"
 _ANSWER_SECONDS = 8.0
+_ROOM = 2.2  # of what the usual traffic holds: before it grows nobody waits for blocks
+_OPENED = (-1_200.0, -600.0)
 _TRIMMED_TOKENS = 1_200.0
 _LONGEST_TOKENS = 14_000.0  # of anybody else's prompt
 
 
 def plan(draw: Draw) -> Plan:
-    """Sessions that were opened in the morning grow until computing one of them anew takes ``severe(0.8, 6)``
-    seconds; fresh ones stay as short as they were. With caching off every turn pays that; with caching on
+    """Sessions that were opened in the morning grow until computing one of them anew takes some seconds (up
+    to 8); fresh ones stay as short as they were. With caching off every turn pays that; with caching on
     those do whose blocks the others pushed out."""
     made = healthy(draw, "context_growth")
     caching = draw.chance(0.45)
     made = every(made, prefix_caching=True) if caching else _uncached(made)
-    seconds = draw.severe(0.8, 6.0)
+    seconds = draw.severe(1.5, 8.0) if caching else draw.severe(0.8, 6.0)
     goal = float(prefill_tokens(made.replicas[0].machine, seconds))
     think = draw.between(8.0, 20.0)
     turns = (draw.seconds - draw.onset) / (think + _ANSWER_SECONDS + seconds / 2)
@@ -49,13 +51,13 @@ def plan(draw: Draw) -> Plan:
 
 
 def _client(draw: Draw, turn_tokens: float, goal: float, think: float, sessions: float) -> Client:
-    """A fixed crowd: its sessions begin in the first twentieth of the window and outlast it."""
-    opening = draw.seconds / 20.0
+    """A fixed crowd: its sessions began before the window and outlast it."""
+    began = sessions / (_OPENED[1] - _OPENED[0])
     outputs = Lengths(min(draw.between(120.0, 260.0), turn_tokens / 2), 0.4, 4, 1_000)
     message = max(turn_tokens - mean_tokens(outputs), 30.0)
     return Client(
         tenant=_TENANT,
-        sessions_per_second=spells([(0.0, opening)], 0.0, sessions / opening),
+        sessions_per_second=Profile((_OPENED[0], *_OPENED, _OPENED[1]), (0.0, began, began, 0.0)),
         turns=Lengths(10_000.0, 0.0, 10_000, 10_000),
         think_seconds=think,
         head="system-desk",
@@ -87,8 +89,10 @@ def _pool(plan: Plan, draw: Draw, goal: float, sessions: float, *, tight: bool) 
     other prompt."""
     if not tight:
         return widened(plan, draw.between(1.2, 1.8) * goal * sessions)
-    tokens = 1.3 * held_tokens(plan) + draw.severe(0.8, 0.4) * goal * sessions
-    blocks = int(max(tokens, 1.3 * goal + _LONGEST_TOKENS) / 16)
+    held = held_tokens(plan)
+    usual = _ROOM * (held + 1.5 * _TRIMMED_TOKENS * sessions)
+    grown = draw.severe(0.8, 0.5) * (held + goal * sessions)
+    blocks = int(max(usual, grown, 1.3 * goal + _LONGEST_TOKENS) / 16)
     return every(plan, kv_blocks=blocks, max_model_len_tokens=131_072)
 
 
