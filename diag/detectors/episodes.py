@@ -72,7 +72,9 @@ def find_episode(course: Course, window: Window, baseline: Window | None = None)
         at, score = placed
         quiet = np.arange(len(times)) < max(at - course.overlap, 3)
     threshold = _threshold(values[quiet], limit)
-    last = int(np.flatnonzero(values > threshold)[-1]) if (values > threshold).any() else last
+    last = max(int(i) for i in (*np.flatnonzero(values > threshold)[-1:], last))
+    if last < at:
+        return None
     tail = len(times) - 1 - last
     end = window.end if tail <= max(lasting.of, len(times) // 5) else float(times[last])
     span = (times >= times[at]) & (times <= end)
