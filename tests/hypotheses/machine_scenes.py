@@ -64,10 +64,10 @@ def a_lower_clock(w: World) -> None:
 
 
 def halts(w: World, first: float, growth: float) -> None:
-    """Every minute of the trouble nothing comes out for a while, each time longer; what would have come
-    then comes at its end. Requests arrive when they like."""
-    begins = w.onset + 15 + 60 * np.arange(6)
-    ends = begins + first * growth ** np.arange(6)
+    """Every forty seconds of the trouble nothing comes out for a while, each time longer; what would have
+    come then comes at its end. Requests arrive when they like."""
+    begins = w.onset + 15 + 40 * np.arange(9)
+    ends = begins + first * growth ** np.arange(9)
 
     def out(moment: float) -> float:
         return max([moment, *(end for begin, end in zip(begins, ends, strict=True) if begin <= moment < end)])
@@ -84,8 +84,8 @@ def halts(w: World, first: float, growth: float) -> None:
 
 @speaks_for("runtime_pauses", "silences")
 def halts_that_grow(w: World) -> None:
-    halts(w, 6.0, 1.3)
-    halted = during & (np.arange(POINTS) % 12 < 6)
+    halts(w, 5.0, 1.15)
+    halted = during & (np.arange(POINTS) % 8 < 4)
     for name, value in {
         "ttft_seconds_p95": 9.0,
         "inter_token_seconds_p99": 8.0,

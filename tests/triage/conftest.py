@@ -33,6 +33,13 @@ def recorded(incidents: Path, tmp_path_factory: pytest.TempPathFactory) -> Calla
     return get
 
 
+_RESTING = (
+    "node_infiniband_link_downs_per_second",
+    "kv_transfer_failures_per_second",
+    "kv_lookup_misses_per_second",
+)
+
+
 @pytest.fixture(scope="session")
 def everything(recorded: Callable[[str], Case]) -> Case:
     """The reference recording with simulated GPUs, and with tenants and a calm host made up here: every
@@ -40,10 +47,24 @@ def everything(recorded: Callable[[str], Case]) -> Case:
     case = recorded("context_growth_gpu")
     assert case.requests is not None
     times = case.of("running_requests")[0].times
-    busy = 0.3 + 0.01 * np.sin(np.arange(len(times)))
+    busy, rests = 0.3 + 0.01 * np.sin(np.arange(len(times))), np.zeros(len(times))
+    engine = case.of("running_requests")[0].labels["instance"]
     host = Series("node_cpu_busy_ratio", {"node": "node-0"}, times, busy, "test")
     tenants = np.where(np.arange(len(case.requests)) % 3 == 0, "one", "two")
-    series = {**case.series, host.signal: (host,)}
+    calm = (
+        Series("node_numa_remote_ratio", {"node": "node-0"}, times, 0.1 * busy, "test"),
+        *(
+            Series(
+                name,
+                {"node": "node-0"} if name.startswith("node") else {"instance": engine},
+                times,
+                rests,
+                "test",
+            )
+            for name in _RESTING
+        ),
+    )
+    series = {**case.series, host.signal: (host,), **{one.signal: (one,) for one in calm}}
     return replace(case, series=series, requests=case.requests.assign(tenant=tenants))
 
 
