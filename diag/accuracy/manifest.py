@@ -46,7 +46,9 @@ def read_manifest(path: Path | None = None) -> Manifest:
     try:
         found = msgspec.json.decode(path.read_bytes(), type=Manifest)
     except OSError:
-        raise DiagError(f"there is no manifest at {path}", hint="make corpus writes one") from None
+        raise DiagError(
+            f"there is no manifest at {path}", hint="python -m bench.corpus --write-manifest writes one"
+        ) from None
     except msgspec.MsgspecError as error:
         raise DiagError(f"{path} is no manifest ({error})") from None
     if found.schema != _SCHEMA:

@@ -80,7 +80,7 @@ def opened(work: Work) -> tuple[Case, Label, str]:
     if work.digest and digest != work.digest:
         raise DiagError(
             f"this is not the case of the manifest ({digest}, not {work.digest})",
-            hint="the simulator changed: make corpus writes a new manifest",
+            hint="the simulator changed: python -m bench.corpus --write-manifest lists its cases anew",
         )
     return case_of(bundle), label_of(bundle.label), digest
 
@@ -92,7 +92,9 @@ def _is_written(work: Work) -> bool:
 
 def _of_family(name: str, manifest: Manifest | None) -> Iterator[Work]:
     if manifest is None or name not in manifest.families:
-        raise UsageError(f"the manifest lists no family {name}", hint="make corpus writes it")
+        raise UsageError(
+            f"the manifest lists no family {name}", hint="python -m bench.corpus --write-manifest writes it"
+        )
     for spec in manifest.families[name].cases:
         path = str(archive_of(CORPUS / name, spec))
         yield Work(name, name_of(spec), spec.digest, path, spec.scenario, spec.seed)

@@ -52,7 +52,7 @@ def test_a_case_can_be_made_again_and_the_manifest_holds_it_to_that(made: Made) 
     assert label == label_of(made.bundle.label)
     assert case.window == made.bundle.window
     (other,) = works(["develop"], Manifest({"develop": Listed((Spec("thermal_throttle", SEED, "0" * 32),))}))
-    with pytest.raises(DiagError, match="make corpus"):
+    with pytest.raises(DiagError, match="write-manifest"):
         opened(other)
 
 

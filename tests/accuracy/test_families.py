@@ -92,5 +92,5 @@ def test_a_wrong_manifest_is_one_clear_line(text: str, tmp_path: Path) -> None:
     path.write_text(text, encoding="utf-8")
     with pytest.raises(DiagError, match=r"m\.json"):
         read_manifest(path)
-    with pytest.raises(DiagError, match="make corpus"):
+    with pytest.raises(DiagError, match="write-manifest"):
         read_manifest(tmp_path / "none.json")
