@@ -22,13 +22,14 @@ SMALL = 150
 _CAVEATS = """\
 Read this first.
 
-- Most cases are simulated, and one project wrote the simulator, the rooms and their weights. The recorded and
-  the reconstructed incidents below are few; they are the only ones that nobody here made up.
-- Every simulated case has one cause (or two, or none we know), a healthy beginning, and an onset in the second
-  half of its window. Real incidents begin before anybody records.
+- Most cases are simulated, and one project wrote the simulator, the rooms and their weights. The recorded incidents are
+  of a real engine, but few, and one small model. The reconstructed ones are public incidents: their posted numbers are
+  theirs, what lies between was filled in here.
+- Every simulated case has one cause (or two, or none we know), a healthy beginning, and an onset after 45 to
+  75 % of its window. Real incidents begin before anybody records.
 - A case counts only if its symptom is really there, told from the run's own truth (`diag/accuracy/felt.py`).
   What was dropped is counted below.
-- Confidence was fitted on the family *calibrate* alone, three numbers of it. *test* and *shifted* were not looked
+- Confidence has three numbers to fit, and they are fitted on the family *calibrate* alone. *test* and *shifted* were not looked
   at case by case.
 """
 
@@ -97,8 +98,8 @@ before the leading answer. Where nothing leads, nothing is ranked, and the case 
 
 **Wrong ruled out.** Over all statements in all windows, and over windows.
 
-**Scope.** Right when the answer is right and 2·|both| / (|named| + |true|) ≥ 0.8 for instances (none named: all) and for
-every other kind that both name. **Onset.** Right between the cause's beginning and the moment it is felt, three steps
+**Scope.** Over cases with one cause. Right when the answer is right and 2·|both| / (|named| + |true|) ≥ 0.8 for instances (none named: all) and for
+every other kind that both name, and at least one kind is shared. **Onset.** Right between the cause's beginning and the moment it is felt, three steps
 of slack at either end.
 
 **Rivals.** {", ".join(BASELINES)}: the same columns (one a signal, the instance that shifted most; what a request log
