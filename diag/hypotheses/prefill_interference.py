@@ -71,11 +71,13 @@ def examine(view: View) -> Iterator[Output]:
     seen = rhythm_of(view, dose, *_TAILS)
     if seen is not None:
         text = f"gaps {'follow' if seen.keeps_time else 'do not follow'} prefill (correlation {seen.r:.2f}): {quantity(seen.low_seconds, 'seconds')} with few prompt tokens, {quantity(seen.high_seconds, 'seconds')} with many"
-        degree = min(1.0, 0.55 + seen.r / 2) if seen.keeps_time else max(0.0, min(0.45, seen.r))
+        # Any service's steps are a little longer with prefill in them; the mechanism needs much.
+        ratio = seen.high_seconds / max(seen.low_seconds, 1e-9)
+        degree = float(np.clip(0.35 + 0.6 * (ratio - 1.0), 0.0, 1.0)) if seen.keeps_time else 0.1
         yield stated(
             "in_step",
             tail.signal,
-            seen.keeps_time,
+            degree >= 0.5,
             text,
             before=seen.low_seconds,
             during=seen.high_seconds,
@@ -126,19 +128,15 @@ def _dose(view: View) -> Iterator[Output]:
 
 
 def _moved(view: View, dose: str) -> Iterator[Output]:
-    """More prompt tokens, longer prompts, or larger steps: what changed."""
-    found = [
-        f
-        for n in (dose, "prompt_tokens_per_request_p99", "step_tokens_mean")
-        if (f := view.fleet.get(n)) is not None
-    ]
+    """More prompt tokens, or longer prompts: what changed. Tokens per step do not tell: slow steps gather more."""
+    names = [n for n in (dose, "prompt_tokens_per_request_p99") if n != "step_tokens_mean"]
+    found = [f for n in names if (f := view.fleet.get(n)) is not None]
     most = max(found, key=lambda f: f.effect, default=None)
     if most is not None:
-        words = {
-            "prompt_tokens_per_request_p99": "prompt length's 99th percentile",
-            "step_tokens_mean": "tokens per step",
-        }
-        yield rises("prefill", most, words.get(most.signal, "prompt tokens per second"))
+        lengths = most.signal == "prompt_tokens_per_request_p99"
+        yield rises(
+            "prefill", most, "prompt length's 99th percentile" if lengths else "prompt tokens per second"
+        )
 
 
 def _curve(view: View, tail: str, dose: str) -> Iterator[Output]:
