@@ -92,7 +92,7 @@ def _records(work: Workload) -> Iterator[Output]:
         during=share.during,
         unit="ratio",
         degree=held,
-        decisive=count == 0,
+        decisive=count == 0 and _all_short(work, growth.usual_tokens),
     )
     if not count:
         return
@@ -112,6 +112,12 @@ def _records(work: Workload) -> Iterator[Output]:
         )
         if held >= 0.5:
             yield Explained(seen.excess_share)
+
+
+def _all_short(work: Workload, usual_tokens: float) -> bool:
+    """Whether nothing twice the usual length was asked; a length that is not known may be a giant's."""
+    prompts = work.requests.prompt[work.incident]
+    return bool(np.isfinite(prompts).all()) and float(np.max(prompts, initial=0.0)) < 2 * usual_tokens
 
 
 def _metrics(view: View) -> Iterator[Output]:
