@@ -1,7 +1,7 @@
 """Write every generated file of the checkout, or check that none is stale.
 
-    python -m diag.assets.generate            write
-    python -m diag.assets.generate --check    exit 1 and name the stale files
+python -m diag.assets.generate            write
+python -m diag.assets.generate --check    exit 1 and name the stale files
 """
 
 from __future__ import annotations

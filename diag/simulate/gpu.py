@@ -100,7 +100,7 @@ class Trace:
 
 
 class State:
-    """The card between two samples. ``utilization`` is 0 … 1 of a full load's work; ``celsius`` settles for it."""
+    """The card between two samples. ``utilization``: 0 … 1 of a full load; ``celsius`` settles for it."""
 
     def __init__(self, card: Card, utilization: float, resistance: float, air_celsius: float) -> None:
         self.card = card

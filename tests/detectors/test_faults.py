@@ -17,12 +17,12 @@ OTHER = {"gpu": "GPU-9", "node": "n9", "gpu_index": "0"}
 def faults(
     *series: tuple[str, dict[str, str], np.ndarray], events: tuple[Event, ...] = ()
 ) -> tuple[Fault, ...]:
-    times = START + 5.0 * np.arange(POINTS)
+    times = (START + 5.0 * np.arange(POINTS)).astype(np.float64)
     named: dict[str, tuple[Series, ...]] = {
         "running_requests": (Series("running_requests", {"instance": "e0"}, times, np.ones(POINTS)),)
     }
     for name, labels, values in series:
-        named[name] = (*named.get(name, ()), Series(name, labels, times, values.astype(float)))
+        named[name] = (*named.get(name, ()), Series(name, labels, times, values.astype(np.float64)))
     case = Case(
         Window(START, float(times[-1])),
         5.0,

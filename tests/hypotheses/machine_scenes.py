@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from . import scenes
-from .conftest import AT, CALM, POINTS, World
+from .conftest import AT, CALM, GPU, POINTS, World
 from .scenes import during, gpu, speaks_against, speaks_for
 
 HOST = {"node": "n0"}
@@ -29,21 +29,21 @@ def clean_card(w: World, watts: float = 500.0) -> None:
 @speaks_for("gpu_hardware_fault", "fault")
 def an_xid_before_the_engine_dies(w: World) -> None:
     scenes.a_new_process(w)
-    w.values("gpu_xid_code", np.where(np.arange(POINTS) >= AT, 79.0, 0.0), **scenes.GPU)
+    w.values("gpu_xid_code", np.where(np.arange(POINTS) >= AT, 79.0, 0.0), **GPU)
 
 
 @speaks_against("gpu_hardware_fault")
 def a_restart_with_resting_counters(w: World) -> None:
     scenes.a_new_process(w)
-    w.values("gpu_xid_code", np.full(POINTS, 31.0), **scenes.GPU)
-    w.values("gpu_uncorrectable_ecc_errors", np.full(POINTS, 3.0), **scenes.GPU)
+    w.values("gpu_xid_code", np.full(POINTS, 31.0), **GPU)
+    w.values("gpu_uncorrectable_ecc_errors", np.full(POINTS, 3.0), **GPU)
 
 
 @speaks_for("gpu_link_degraded", "narrow")
 def four_lanes_are_left(w: World) -> None:
     scenes.steps_take_longer(w)
     clean_card(w)
-    w.values("gpu_link_width_ratio", np.where(during, 0.25, 1.0), **scenes.GPU)
+    w.values("gpu_link_width_ratio", np.where(during, 0.25, 1.0), **GPU)
     gpu(w, "gpu_link_errors_per_second", 0.0, 3.0)
 
 
@@ -53,7 +53,7 @@ def fewer_watts_at_the_same_clock(w: World) -> None:
     scenes.steps_take_longer(w)
     clean_card(w, watts=330.0)
     second_engine(w)
-    w.values("gpu_link_width_ratio", np.ones(POINTS), **scenes.GPU)
+    w.values("gpu_link_width_ratio", np.ones(POINTS), **GPU)
     w.goes("node_numa_remote_ratio", 0.03, 0.03, **HOST)
 
 

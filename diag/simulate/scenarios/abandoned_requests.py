@@ -10,7 +10,7 @@ from diag.simulate.scenarios.edits import told
 from diag.simulate.scenarios.service import healthy
 from diag.simulate.scenarios.sizing import crowded
 
-__all__ = ["SCENARIO"]
+__all__ = ["SCENARIO", "plan"]
 
 
 def plan(draw: Draw) -> Plan:

@@ -11,7 +11,7 @@ from diag.simulate.scenarios.edits import replica_of, told, with_replica
 from diag.simulate.scenarios.service import healthy
 from diag.simulate.scenarios.sizing import after_restart, every, struck
 
-__all__ = ["SCENARIO"]
+__all__ = ["SCENARIO", "plan"]
 
 _TEXTS = {
     "budget": "scheduler flags: smaller max_num_batched_tokens",

@@ -14,7 +14,26 @@ from diag.simulate.scenarios.draw import Draw
 from diag.simulate.scenarios.edits import marked, with_card, with_gateway, with_host, with_load, with_replica
 from diag.simulate.scenarios.machines import load_ratio
 
-__all__ = ["CONFOUNDERS", "spare_card", "sprinkle"]
+__all__ = [
+    "CONFOUNDERS",
+    "batch_job_elsewhere",
+    "batch_job_on_cpus",
+    "clean_restart",
+    "far_memory",
+    "harmless_deploy",
+    "harmless_retransmits",
+    "idle_link",
+    "one_xid",
+    "resident_drift",
+    "short_power_caps",
+    "slightly_longer",
+    "slightly_more_load",
+    "spare_card",
+    "sprinkle",
+    "stray_errors",
+    "symbol_errors",
+    "warm_room",
+]
 
 _GPUS_PER_HOST = 8
 _RESTART_CLEAR_SECONDS = 600.0  # caches are warm again after it

@@ -12,7 +12,7 @@ from diag.simulate.scenarios.machines import Work, capacity_per_second, load_rat
 from diag.simulate.scenarios.service import healthy
 from diag.simulate.scenarios.sizing import every, held_tokens, prefill_tokens, widened
 
-__all__ = ["SCENARIO"]
+__all__ = ["SCENARIO", "plan"]
 
 _TENANT = "t-desk"
 _ANSWER_SECONDS = 8.0

@@ -11,7 +11,7 @@ from diag.simulate.scenarios.edits import replica_of, told, with_load, with_repl
 from diag.simulate.scenarios.service import healthy
 from diag.simulate.scenarios.sizing import after_restart, batch, every, struck
 
-__all__ = ["SCENARIO"]
+__all__ = ["SCENARIO", "plan"]
 
 
 def plan(draw: Draw) -> Plan:

@@ -23,9 +23,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """How hard a family of cases is. ``severity``: least and most, 0 (nothing) … 1 (severe); ``noise_factor``:
-    of all measuring noise and lost scrapes; ``confounders``: innocent things that happen too, mean number;
-    ``replicas``/``gpus_per_node``: drawn from; ``missing_ratio``: chance that an exporter is not there."""
+    """How hard a family of cases is. ``severity``: least and most, 0 (nothing) … 1 (severe);
+    ``noise_factor``: of all measuring noise and lost scrapes; ``confounders``: innocent things that happen
+    too, mean number; ``replicas``/``gpus_per_node``: drawn from; ``missing_ratio``: chance that an exporter
+    is not there."""
 
     severity: tuple[float, float] = (0.25, 1.0)
     noise_factor: float = 1.0
@@ -45,7 +46,7 @@ FAMILIES = {"develop": STANDARD, "calibrate": STANDARD, "test": STANDARD, "shift
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Draw:
-    """One throw. ``severity``: 0 … 1; ``onset``: seconds since the window's start; ``seconds``: the window."""
+    """One throw. ``severity``: 0 … 1; ``onset``: seconds since the window's start; ``seconds``: its width."""
 
     seed: int
     conditions: Conditions

@@ -9,7 +9,7 @@ from diag.simulate.scenarios.edits import replica_of, told, with_replica
 from diag.simulate.scenarios.service import healthy
 from diag.simulate.scenarios.sizing import every, heavy_heads, struck
 
-__all__ = ["SCENARIO"]
+__all__ = ["SCENARIO", "plan"]
 
 _WARM_UP_SECONDS = 120.0
 

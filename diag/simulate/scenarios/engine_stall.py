@@ -8,7 +8,7 @@ from diag.simulate.scenarios.draw import Draw, Scenario
 from diag.simulate.scenarios.edits import replica_of, told, with_replica, with_settings
 from diag.simulate.scenarios.service import healthy
 
-__all__ = ["SCENARIO"]
+__all__ = ["SCENARIO", "plan"]
 
 _PARKED_SLOTS = 64
 

@@ -11,7 +11,7 @@ from diag.simulate.scenarios.edits import told
 from diag.simulate.scenarios.service import healthy
 from diag.simulate.scenarios.sizing import request_rate
 
-__all__ = ["SCENARIO"]
+__all__ = ["SCENARIO", "plan"]
 
 
 def plan(draw: Draw) -> Plan:

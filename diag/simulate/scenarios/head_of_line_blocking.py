@@ -11,7 +11,7 @@ from diag.simulate.scenarios.edits import told
 from diag.simulate.scenarios.service import healthy
 from diag.simulate.scenarios.sizing import every, prefill_tokens, widened
 
-__all__ = ["SCENARIO"]
+__all__ = ["SCENARIO", "plan"]
 
 _TENANT = "t-archive"
 

@@ -11,7 +11,7 @@ from diag.simulate.scenarios.edits import replica_of, told, with_replica
 from diag.simulate.scenarios.service import healthy
 from diag.simulate.scenarios.sizing import request_rate, struck
 
-__all__ = ["SCENARIO"]
+__all__ = ["SCENARIO", "plan"]
 
 _LEAVING = 0.06
 

@@ -9,7 +9,7 @@ from diag.simulate.scenarios.edits import card_of, replica_of, told, with_card
 from diag.simulate.scenarios.service import healthy
 from diag.simulate.scenarios.sizing import after_restart, every, fitting, held_tokens, struck
 
-__all__ = ["SCENARIO"]
+__all__ = ["SCENARIO", "plan"]
 
 
 def plan(draw: Draw) -> Plan:

@@ -9,7 +9,7 @@ from diag.simulate.scenarios.edits import told, with_load
 from diag.simulate.scenarios.service import healthy
 from diag.simulate.scenarios.sizing import overload
 
-__all__ = ["SCENARIO"]
+__all__ = ["SCENARIO", "plan"]
 
 
 def plan(draw: Draw) -> Plan:

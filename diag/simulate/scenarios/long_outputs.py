@@ -9,7 +9,7 @@ from diag.simulate.scenarios.edits import marked, told, with_client
 from diag.simulate.scenarios.service import healthy
 from diag.simulate.scenarios.sizing import crowded
 
-__all__ = ["SCENARIO"]
+__all__ = ["SCENARIO", "plan"]
 
 
 def plan(draw: Draw) -> Plan:

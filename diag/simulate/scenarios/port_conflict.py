@@ -7,7 +7,7 @@ from diag.simulate.scenarios.draw import Draw, Scenario
 from diag.simulate.scenarios.edits import deciding, marked, replica_of, told, with_replica
 from diag.simulate.scenarios.service import healthy
 
-__all__ = ["SCENARIO"]
+__all__ = ["SCENARIO", "plan"]
 
 _ATTEMPT_SECONDS = 35.0
 

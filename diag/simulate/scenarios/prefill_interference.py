@@ -12,7 +12,7 @@ from diag.simulate.scenarios.machines import load_ratio
 from diag.simulate.scenarios.service import healthy
 from diag.simulate.scenarios.sizing import every, prefill_tokens, widened
 
-__all__ = ["SCENARIO"]
+__all__ = ["SCENARIO", "plan"]
 
 _TENANT = "t-retrieval"
 

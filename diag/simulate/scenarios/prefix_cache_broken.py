@@ -8,7 +8,7 @@ from diag.simulate.scenarios.edits import deciding, marked, told, with_client
 from diag.simulate.scenarios.service import healthy
 from diag.simulate.scenarios.sizing import every, heavy_heads
 
-__all__ = ["SCENARIO"]
+__all__ = ["SCENARIO", "plan"]
 
 _TEXTS = (
     "current time in the system prompt",

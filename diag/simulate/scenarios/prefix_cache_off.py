@@ -8,7 +8,7 @@ from diag.simulate.scenarios.edits import told
 from diag.simulate.scenarios.service import healthy
 from diag.simulate.scenarios.sizing import after_restart, every, heavy_heads, long_sessions, struck
 
-__all__ = ["SCENARIO"]
+__all__ = ["SCENARIO", "plan"]
 
 
 def plan(draw: Draw) -> Plan:

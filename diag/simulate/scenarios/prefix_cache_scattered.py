@@ -8,7 +8,7 @@ from diag.simulate.scenarios.edits import marked, told, with_gateway
 from diag.simulate.scenarios.service import healthy
 from diag.simulate.scenarios.sizing import every, long_sessions, several
 
-__all__ = ["SCENARIO"]
+__all__ = ["SCENARIO", "plan"]
 
 
 def plan(draw: Draw) -> Plan:

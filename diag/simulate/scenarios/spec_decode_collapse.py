@@ -11,7 +11,7 @@ from diag.simulate.scenarios.edits import told, with_replica
 from diag.simulate.scenarios.service import healthy
 from diag.simulate.scenarios.sizing import every, struck
 
-__all__ = ["SCENARIO"]
+__all__ = ["SCENARIO", "plan"]
 
 
 def plan(draw: Draw) -> Plan:

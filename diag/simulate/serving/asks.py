@@ -10,7 +10,7 @@ from diag.simulate.serving.sequences import Sequence
 if TYPE_CHECKING:
     from diag.simulate.serving.server import Server
 
-__all__ = ["Ask", "Session"]
+__all__ = ["Ask", "Owner", "Session"]
 
 
 class Session:

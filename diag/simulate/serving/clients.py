@@ -16,7 +16,7 @@ from diag.simulate.serving.gateway import RunningGateway
 from diag.simulate.serving.loop import Loop
 from diag.simulate.serving.reading import reader, stepped
 
-__all__ = ["Script", "Traffic"]
+__all__ = ["Draws", "Script", "Traffic"]
 
 _ANSWER_TOKEN_SECONDS = 0.02  # a guess at an answer's pace, only to place the sessions that run already
 _BACKOFF_SECONDS = 0.5

@@ -55,9 +55,7 @@ class Passage:
         "watched",
     )
 
-    def __init__(
-        self, request: BaseRequest, path: str, tenant: str, request_id: str, watched: bool
-    ) -> None:
+    def __init__(self, request: BaseRequest, path: str, tenant: str, request_id: str, watched: bool) -> None:
         self.request = request
         self.path = path
         self.tenant = tenant

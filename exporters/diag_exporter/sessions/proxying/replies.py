@@ -18,9 +18,7 @@ _USAGE = re.compile(rb'"usage"\s*:\s*(?=\{)')
 _FAILED = re.compile(rb'(?:^|\n)data: ?\{\s*"error"|"type"\s*:\s*"(?:error|response\.failed)"')
 # A chat's token, told without parsing; whatever this misses is parsed.
 _SAYS = re.compile(rb'"delta":\s*\{[^{}]*"content":\s*"[^"]')
-_DONE = re.compile(
-    rb'(?:^|\n)data: ?(?:\[DONE\]|\{\s*"type"\s*:\s*"(?:message_stop|response\.completed)")'
-)
+_DONE = re.compile(rb'(?:^|\n)data: ?(?:\[DONE\]|\{\s*"type"\s*:\s*"(?:message_stop|response\.completed)")')
 _BOUNDARY = re.compile(rb"\r?\n\r?\n")
 _EVENT = re.compile(rb".+?(?:\r?\n\r?\n|\Z)", re.DOTALL)
 # An event that is not complete after so many bytes is no longer waited for.
