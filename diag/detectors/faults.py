@@ -60,12 +60,27 @@ def _same(logged: Fault, counted: Fault, slack: float) -> bool:
 
 
 def watched(view: View) -> float:
-    """Share of the incident in which some counter of faults was seen."""
-    best = 0.0
-    for name in ("gpu_xid_code", "gpu_xid_events", *_COUNTERS):
+    """Share of the incident in which Xids of the least watched of the slow engines' cards were seen; 0 where
+    none are: counters of memory errors know nothing of a card that falls off its bus, or hangs. A collector
+    that answers now and then counts for as often as it does."""
+    seen: dict[str, float] = {}
+    for name in ("gpu_xid_code", "gpu_xid_events"):
         for series in series_here(view, name)[0]:
-            best = max(best, float(np.isfinite(series.within(view.spans.incident)).mean()))
-    return best
+            share = float(np.isfinite(series.within(view.spans.incident)).mean()) * _answers(view, series)
+            card = gpu_name(series.labels)
+            seen[card] = max(share, seen.get(card, 0.0))
+    for name in _COUNTERS:
+        for series in series_here(view, name)[0]:
+            seen.setdefault(gpu_name(series.labels), 0.0)
+    return min(seen.values(), default=0.0)
+
+
+def _answers(view: View, series: Series) -> float:
+    """Share of the incident's scrapes that the target of ``series`` answered; 1 where that is not known."""
+    where = series.labels.get("instance", "")
+    ups = [s for s in view.case.of("target_up") if s.labels.get("instance", "") == where]
+    share = float(np.nanmean(ups[0].within(view.spans.incident))) if ups else 1.0
+    return share if np.isfinite(share) else 0.0
 
 
 def _codes(view: View) -> Iterator[Fault]:

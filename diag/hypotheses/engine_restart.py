@@ -26,7 +26,7 @@ CARD = Card(
     ),
     next_check="Read the engine's log above the last start-up banner, and the container's last exit code.",
     chain=("target_up", "error_ratio", "prefix_cache_hit_ratio", "prefill_seconds_mean", "ttft_seconds_mean"),
-    leads_to=("prefix_cache_broken",),
+    leads_to=("prefix_cache_broken", "prefill_interference"),
 )  # fmt: skip
 
 NEEDS = (("engine_start_time_seconds", "target_up"),)
@@ -120,5 +120,7 @@ def _none(view: View, outages: list[Outage]) -> Output:
     text = "no restart of a slow engine is seen"
     if constant and started is not None:
         text = f"the engine runs since {quantity(started.during, 'unix seconds')}, and answered its scrapes"
-    decisive = constant and (up is None or not outages)
+    # A peer that went away makes those slow that took its work over.
+    anywhere = view.outages or any(c.kind == "restart" for c in view.changes)
+    decisive = constant and (up is None or not outages) and not anywhere
     return stated("restarted", "engine_start_time_seconds", False, text, decisive=decisive)

@@ -25,7 +25,7 @@ CARD = Card(
     ),
     next_check="dmesg -T | grep -i xid, and nvidia-smi -q -d ECC,ROW_REMAPPER on the node: which address, how often.",
     chain=("gpu_uncorrectable_ecc_errors", "gpu_remapped_rows", "gpu_xid_code", "gpu_xid_events", "target_up", "error_ratio", "ttft_seconds_mean"),
-    leads_to=("engine_restart", "engine_stall"),
+    leads_to=("engine_restart", "engine_stall", "prefill_interference"),
 )  # fmt: skip
 
 NEEDS = (
@@ -44,7 +44,8 @@ def examine(view: View) -> Iterator[Output]:
         yield _none(view, near)
         return
     first = hard[0]
-    here = Here(first.sure)
+    died = _died_after(view, first)
+    here = Here(first.sure or bool(died))  # whose card it was is told by who died of it
     text = f"{first.text} on {first.where}" + (f", {len(hard)} such events" if len(hard) > 1 else "")
     yield here.judge(stated("fault", "gpu_xid_code", True, text, onset=first.time))
     memory = [f for f in hard if not f.text.startswith("Xid")]
@@ -57,7 +58,7 @@ def examine(view: View) -> Iterator[Output]:
     else:
         text = f"only {first.where} faults"
     yield stated("one_card", "gpu_xid_code", cards <= 1, text, degree=1.0 if cards <= 1 else 0.2)
-    yield from _followed(view, first)
+    yield from _followed(view, first, died)
     yield Reach({"gpus": tuple(dict.fromkeys(f.where for f in hard))})
 
 
@@ -75,12 +76,17 @@ def _at_once(hard: Sequence[Fault]) -> int:
     return max(len({g.where for g in hard if abs(g.time - f.time) <= _TOGETHER_SECONDS}) for f in hard)
 
 
-def _followed(view: View, first: Fault) -> Iterator[Output]:
-    """A fault that nobody felt is a fault all the same, but not this incident's cause."""
+def _died_after(view: View, first: Fault) -> list[float]:
+    """When slow engines went away in the ten minutes after a fault."""
     slack = 2 * view.case.step_seconds + view.spans.look_back_seconds
     died = [c.time for c in view.changes if c.kind == "restart" and view.concerns(c.target)]
     died += [o.window.start for o in view.outages if view.concerns(o.target)]
-    after = [t for t in died if first.time - slack <= t <= first.time + _BEFORE_SECONDS]
+    return [t for t in died if first.time - slack <= t <= first.time + _BEFORE_SECONDS]
+
+
+def _followed(view: View, first: Fault, after: Sequence[float]) -> Iterator[Output]:
+    """A fault that nobody felt is a fault all the same, but not this incident's cause."""
+    slack = 2 * view.case.step_seconds + view.spans.look_back_seconds
     felt = view.symptomatic and first.time <= view.onset + slack
     if after:
         text = f"the engine on it went away {quantity(max(min(after) - first.time, 0.0), 'seconds')} later"

@@ -31,12 +31,16 @@ NEEDS = (
     ("ttft_seconds_mean", "client_gap_seconds", "gateway_connect_seconds"),
 )
 
+_FELT_SECONDS = 0.3  # what a user notices (see ``symptoms.LIMITS``)
+
 
 def examine(view: View) -> Iterator[Output]:
     """The client's excess against the engine's, then where on the way."""
     phases = view.phases
     if phases.client is not None and phases.gap is not None and phases.client >= 0.05:
         share = max(0.0, min(1.0, phases.gap / phases.client))
+        # Where it is of a few milliseconds that nobody feels, it matters little who holds them.
+        felt = min(1.0, phases.client / _FELT_SECONDS)
         lost = view.finding("client_gap_seconds")
         total = quantity(phases.client, "seconds")
         if lost is not None:
@@ -54,11 +58,11 @@ def examine(view: View) -> Iterator[Output]:
             text,
             during=phases.gap,
             unit="seconds",
-            degree=share,
+            degree=0.5 + (share - 0.5) * felt,
             decisive=share < 0.25,
         )
         if share >= 0.5:
-            yield Explained(share)
+            yield Explained(share * felt)
     own = view.fleet.get("ttft_seconds_mean")
     if own is not None:
         yield flat("engine_flat", own, "the engine's own first-token time", sign=1)

@@ -16,6 +16,7 @@ from diag.detectors.view import View
 from diag.hypotheses.registry import Output
 from diag.model import Card, Mitigation, Window
 from diag.quantities import quantity
+from diag.records.cohorts import Flags
 
 CARD = Card(
     id="telemetry_fault",
@@ -47,15 +48,15 @@ def examine(view: View) -> Iterator[Output]:
         instance, window = max(stalls, key=lambda pair: pair[1].seconds)
         text = f"the page of {instance} did not change in a single digit for {quantity(window.seconds, 'seconds')}, though every scrape succeeded"
         yield stated("frozen", "target_up", True, text, onset=window.start)
-        yield from _traffic(view, window)
+        yield from _traffic(view, window, instance)
         yield Reach({"targets": (instance,)})
         return
     lost = list(_lost(view))
     if lost:
         yield from lost
         return
-    yield from _left_over(view)
-    yield _alive(view)
+    left = list(_left_over(view))
+    yield from left or [_alive(view)]
 
 
 def _left_over(view: View) -> Iterator[Output]:
@@ -74,6 +75,8 @@ def _left_over(view: View) -> Iterator[Output]:
         else:
             continue
         yield stated("left_over", "running_requests", True, text, onset=still.window.start)
+        if served:
+            yield from _traffic(view, still.window, still.instance)
         yield Reach({"targets": (still.instance,)})
         return
 
@@ -89,7 +92,14 @@ def _alive(view: View) -> Output:
     )
     # Every engine must be seen: a fleet's sum goes on when one of its pages has nothing to say.
     whole = min(seen_ratio(view, "engine_cpu_ratio"), seen_ratio(view, "first_tokens_per_second")) >= PRESENT
-    return stated("frozen", "engine_cpu_ratio", False, text, decisive=whole and _agrees(view))
+    sure = whole and _agrees(view) and _all_answer(view)
+    return stated("frozen", "engine_cpu_ratio", False, text, decisive=sure)
+
+
+def _all_answer(view: View) -> bool:
+    """Whether every target, exporters too, answers its scrapes: a collector that stalls is a fault as well."""
+    ups = [s.within(view.spans.incident) for s in view.case.of("target_up")]
+    return all(np.isfinite(up).any() and float(np.nan_to_num(up).mean()) >= PRESENT for up in ups)
 
 
 def _lost(view: View) -> Iterator[Output]:
@@ -106,45 +116,64 @@ def _lost(view: View) -> Iterator[Output]:
     else:
         assert ended is not None
         target, window = ended
-        text = f"series of {target} end {quantity(window.seconds, 'seconds')} before the window does, though it answers its scrapes"
-    served = _served(view, window)
+        known = "it answers its scrapes" if _up(view, target, window) else "nothing says that it is down"
+        text = f"series of {target} end {quantity(window.seconds, 'seconds')} before the window does, though {known}"
+    served = _served(view, window, target)
     # A page that is answered without the engine's series lies, whether anybody was served or not.
-    degree = 1.0 if served else 0.6 if outages else 0.9
+    told = not outages and ended is not None and _up(view, target, window)
+    degree = 1.0 if served else 0.9 if told else 0.6
     yield stated("lost", "target_up", served != 0, text, degree=degree, onset=window.start)
-    yield from _traffic(view, window)
+    yield from _traffic(view, window, target)
     yield Reach({"targets": (target,)})
 
 
 def _ended(view: View) -> tuple[str, Window] | None:
-    """An engine whose gauges end for a tenth of the window or more while its target stays up."""
+    """An engine whose gauges end for a tenth of the window or more while its target stays up, or is not even
+    asked any more (it fell out of the scraper's list) though clients still get answers from it."""
     end, least = view.case.window.end, view.case.window.seconds / 10
     for series in view.case.of("running_requests"):
         seen = series.times[np.isfinite(series.values)]
         where = series.labels.get("instance", "")
-        ups = [s for s in view.case.of("target_up") if s.labels.get("instance", "") == where]
-        if not len(seen) or not ups or end - float(seen[-1]) < least:
+        if not len(seen) or end - float(seen[-1]) < least:
             continue
-        silent = Window(float(seen[-1]) + 2 * view.spans.look_back_seconds, end)
-        up = ups[0].within(silent)
-        # A lost scrape now and then is no dead target.
-        if np.isfinite(up).any() and float(np.nanmean(up)) >= PRESENT:
-            return where, Window(float(seen[-1]), end)
+        window = Window(float(seen[-1]), end)
+        if _up(view, where, window) or (_up(view, where, window) is None and _served(view, window, where)):
+            return where, window
     return None
 
 
-def _served(view: View, window: Window) -> int | None:
+def _up(view: View, target: str, window: Window) -> bool | None:
+    """Whether a target answers its scrapes once its last look-back is over; None where nobody asks it."""
+    silent = Window(window.start + 2 * view.spans.look_back_seconds, window.end)
+    ups = [s.within(silent) for s in view.case.of("target_up") if s.labels.get("instance", "") == target]
+    if not ups or not np.isfinite(ups[0]).any():
+        return None
+    # A lost scrape now and then is no dead target.
+    return float(np.nanmean(ups[0])) >= PRESENT
+
+
+def _sent(view: View, window: Window, target: str) -> Flags:
+    """Requests of ``window``: those of the target, where records name it."""
+    assert view.workload is not None
+    r = view.workload.requests
+    flags = r.within(window)
+    if target in r.instances:
+        flags &= r.instance == r.instances.index(target)
+    return flags
+
+
+def _served(view: View, window: Window, target: str = "") -> int | None:
     """First tokens that clients got from requests sent in ``window``; None without records."""
     if view.workload is None:
         return None
-    r = view.workload.requests
-    return int((r.within(window) & (r.ttft > 0)).sum())
+    return int((_sent(view, window, target) & (view.workload.requests.ttft > 0)).sum())
 
 
-def _traffic(view: View, window: Window) -> Iterator[Output]:
-    served = _served(view, window)
+def _traffic(view: View, window: Window, target: str = "") -> Iterator[Output]:
+    served = _served(view, window, target)
     if served is None or view.workload is None:
         return
-    count = int(view.workload.requests.within(window).sum())
+    count = int(_sent(view, window, target).sum())
     if count:
         text = f"clients got {served} first tokens from {count} requests meanwhile; the page shows none"
         yield stated(
