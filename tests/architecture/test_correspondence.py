@@ -12,6 +12,7 @@ import pytest
 from diag.engines import ENGINES
 from diag.hypotheses import CARDS, HYPOTHESES
 from diag.signals.vocabulary import SIGNALS
+from diag.simulate.scenarios import SCENARIOS
 
 HEADINGS = ["Meaning", "Impact", "How diag decides", "Diagnosis", "Mitigation", "Look-alikes", "Sources"]
 
@@ -30,6 +31,15 @@ def test_each_room_is_in_the_table_of_contents_and_called_like_its_id() -> None:
     assert {hypothesis.card.id for hypothesis in HYPOTHESES} == IDS - {"unknown"}
     for identity in IDS:
         assert import_module(f"diag.hypotheses.{identity}").CARD.id == identity
+
+
+def test_each_hypothesis_has_its_scenario_and_each_scenario_a_known_cause() -> None:
+    made_for = {scenario.hypothesis for scenario in SCENARIOS.values() if scenario.kind == "cause"}
+    assert made_for == IDS - {"unknown"}
+    # What is not one cause of ours has none: healthy, unknown, or two at once.
+    assert {scenario.hypothesis for scenario in SCENARIOS.values() if scenario.kind != "cause"} == {""}
+    for identity in IDS - {"unknown"}:
+        assert SCENARIOS[identity].hypothesis == identity
 
 
 def test_a_room_needs_and_chains_only_signals_of_the_vocabulary() -> None:
