@@ -29,6 +29,7 @@ _MOST = 0.8  # of the points of a climb lie above the quiet level
 _STEP_POINTS = 96  # enough to place an early step; change points cost their square
 _TOGETHER = 8  # grid steps between onsets that belong together
 _WEIGHTY = 0.25  # of the heaviest group's weight: an earlier group that light is another matter
+_BEYOND = 4.0  # times the longest wait until then
 _CLEAREST = 25.0
 _CLEAR = 4.0  # standard errors: dozens of courses are looked at, and each split is the best of hundreds
 
@@ -106,7 +107,24 @@ def _placed(
         return None
     bad = values > _threshold(values[quiet], limit)
     at = _dense_start(bad, at, overlap + 1, 4 * overlap)
-    return _backdate(values, at, limit, overlap), step.score
+    first = _stall_before(values, at, bad, max(2, overlap - 1))
+    return (_backdate(values, at, limit, overlap) if first is None else first), step.score
+
+
+def _stall_before(values: Floats, at: int, bad: np.ndarray, need: int) -> int | None:
+    """First index of a stall before ``at`` that is as bad as what follows and beyond anything before it.
+
+    Stalls may be rare at first: one many times as long as the longest wait until then is no chance, if it is
+    no farther from the rest than twice as long as that lasts. The first quarter is quiet by assumption."""
+    earliest = max(at - 2 * (len(values) - at), len(values) // 4, 3)
+    if earliest >= at or not bad[at:].any():
+        return None
+    level = 0.5 * float(np.median(values[at:][bad[at:]]))
+    found = exceedance_onset(values[earliest:at] > level, need=need, of=2 * need)
+    if found is None:
+        return None
+    first = earliest + found
+    return first if level > _BEYOND * float(np.max(values[:first])) else None
 
 
 def _exceeds(values: Floats, quiet: np.ndarray, limit: Limit, lasting: _Lasting, free: bool) -> int | None:
