@@ -10,6 +10,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from diag.detectors.changes import Change
 from diag.detectors.standstill import same_instance
 from diag.detectors.view import View
 from diag.model import Floats, Series, Window
@@ -79,7 +80,7 @@ def floor_of(view: View, instance: str) -> Floor | None:
     )
     if usage is None or running is None:
         return None
-    began = [c.time for c in view.changes if c.kind == "restart" and c.target == instance]
+    began = [c.time for c in view.changes if _empties(c) and c.target == instance]
     span = Window(max([view.case.window.start, *began]), view.case.window.end)
     inside = (usage.times >= span.start) & (usage.times <= span.end)
     known = inside & np.isfinite(usage.values) & np.isfinite(running.values)
@@ -95,6 +96,11 @@ def floor_of(view: View, instance: str) -> Floor | None:
     earlier = usage.values[(usage.times < span.start) & np.isfinite(usage.values)]
     before = float(np.median(earlier[-3:])) if began and len(earlier) else None
     return replace(floor, idle=idle, idle_at=idle_at, before_restart=before)
+
+
+def _empties(change: Change) -> bool:
+    """A new process begins with an empty pool, and a pool of another size is a new process'."""
+    return change.kind == "restart" or change.signal in ("kv_blocks", "kv_capacity_tokens")
 
 
 def _blocks(view: View, instance: str, span: Window) -> int | None:

@@ -12,6 +12,7 @@ from diag.detectors.changes import Change
 from diag.detectors.cues import Explained, Named, Reach, stated
 from diag.detectors.service import demand_of
 from diag.detectors.view import View
+from diag.detectors.whom import engines_changed
 from diag.hypotheses.registry import Output
 from diag.model import Card, Missing, Mitigation
 from diag.quantities import quantity
@@ -32,6 +33,7 @@ CARD = Card(
     leads_to=("kv_cache_exhaustion", "sequence_limit", "prefix_cache_off", "prefix_cache_broken", "engine_restart", "cuda_graph_gap"),
 )  # fmt: skip
 
+_MEASURED = frozenset({"kv_blocks", "kv_capacity_tokens"})
 NEEDS = (("fact:cache_config", "event:any", "engine_start_time_seconds", "fact:kv_blocks"),)
 
 
@@ -41,9 +43,14 @@ def examine(view: View) -> Iterator[Output]:
     # A marked restart alone changes nothing; the room of restarts tells it.
     marked = [c for c in near if c.kind == "event" and c.signal != "restart"]
     facts = [c for c in near if c.kind == "fact"]
+    # What an engine measured at start-up is nobody's setting: less memory was free, for whatever reason.
+    if not marked and all(c.signal in _MEASURED for c in facts):
+        measured, facts = facts, []
+    else:
+        measured = []
     restarts = [c for c in near if c.kind == "restart"]
     if not marked and not facts:
-        yield from _nothing(view)
+        yield from _measured(measured) if measured else _nothing(view)
         return
     if marked:
         yield stated(
@@ -110,7 +117,9 @@ def examine(view: View) -> Iterator[Output]:
     if facts or lowered:
         queue = view.phases.share("queue")
         yield Explained(queue if queue is not None else 0.8)
-    yield Reach({"instances": view.engines_named(c.target for c in near)})
+    named = [c for c in near if c.target.split(":")[0] in {i.split(":")[0] for i in view.engines}]
+    changed = engines_changed(view, near[0].time) or view.engines_named(c.target for c in named)
+    yield Reach({"instances": changed or view.affected})
 
 
 def _lead(view: View, change: Change) -> str:
@@ -136,6 +145,11 @@ def _capacity(facts: list[Change]) -> Iterator[Output]:
                 onset=change.time,
             )
             return
+
+
+def _measured(facts: list[Change]) -> Iterator[Output]:
+    text = f"{facts[0].text}: measured at start-up, no setting is known to have changed"
+    yield stated("setting", "kv_capacity_tokens", False, text, degree=0.2)
 
 
 def _is_touched(instance: str, targets: set[str]) -> bool:

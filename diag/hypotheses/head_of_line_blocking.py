@@ -13,6 +13,7 @@ import numpy as np
 from diag.detectors.cues import Explained, degree_of, flat, rises, stated
 from diag.detectors.exposure import exposure_of
 from diag.detectors.lengths import climb_of
+from diag.detectors.new_work import costly_of, steps_of_giants
 from diag.detectors.view import View
 from diag.detectors.workload import Workload
 from diag.hypotheses.registry import Output
@@ -47,9 +48,10 @@ def examine(view: View) -> Iterator[Output]:
     """Giants, the contrast between requests behind them and others, and an untroubled median."""
     work = view.workload
     if work is not None and work.growth is not None:
-        yield from _records(work)
+        yield from _records(work, work.growth.usual_tokens)
     else:
         yield from _metrics(view)
+    yield from _many_steps(view)
     usage = view.fleet.get("kv_cache_usage_ratio")
     if usage is not None:
         most = max(usage.peak, usage.during)
@@ -66,37 +68,36 @@ def examine(view: View) -> Iterator[Output]:
         yield flat("rate_flat", rate, "request rate", sign=1)
 
 
-def _records(work: Workload) -> Iterator[Output]:
-    growth = work.growth
-    assert growth is not None
-    share = work.findings["giant_prompt_ratio"]
-    count = int((growth.giant & work.incident).sum())
-    longest = (
-        float(np.nanmax(np.where(growth.giant & work.incident, work.requests.prompt, np.nan)))
-        if count
-        else 0.0
-    )
+def _records(work: Workload, usual_tokens: float) -> Iterator[Output]:
+    costly = costly_of(work)
+    if costly is None:
+        return
+    found = costly.flags & work.incident
+    count = int(found.sum())
+    longest = float(np.nanmax(work.requests.prompt[found])) if count else 0.0
+    usual = quantity(costly.usual_tokens, "tokens")
     text = (
-        f"{count} giant prompts of up to {quantity(longest, 'tokens')} against a usual {quantity(growth.usual_tokens, 'tokens')}"
+        f"{count} giant prompts of up to {quantity(longest, 'tokens')}; a usual one needs up to {usual} computed"
         if count
-        else f"no prompt far above the usual {quantity(growth.usual_tokens, 'tokens')} that is not a session's history"
+        else f"no prompt that needs far more computing than the usual {usual} and is not a session's history"
     )
     # A few giants do, if each holds many up: a tenth of the tokens is enough.
-    held = min(degree_of(share.effect / 0.5), 0.7 + 0.25 * max(share.effect, 0.0)) if count >= 3 else 0.0
+    share = (costly.during - costly.before) / 0.2
+    held = min(degree_of(share / 0.5), 0.7 + 0.25 * max(share, 0.0)) if count >= 3 else 0.0
     yield stated(
         "giants",
-        share.signal,
+        "giant_prompt_ratio",
         held >= 0.5,
         text,
-        before=share.before,
-        during=share.during,
+        before=costly.before,
+        during=costly.during,
         unit="ratio",
         degree=held,
-        decisive=count == 0 and _all_short(work, growth.usual_tokens),
+        decisive=count == 0 and _all_short(work, usual_tokens),
     )
     if not count:
         return
-    seen = exposure_of(work.requests, growth.giant, work.baseline, work.incident)
+    seen = exposure_of(work.requests, costly.flags, work.baseline, work.incident)
     if seen is not None:
         ratio = seen.behind_seconds / max(seen.free_seconds, 1e-6)
         text = f"{seen.behind} short requests behind a giant waited {quantity(seen.behind_seconds, 'seconds')}, {seen.free} others {quantity(seen.free_seconds, 'seconds')} (medians)"
@@ -112,6 +113,23 @@ def _records(work: Workload) -> Iterator[Output]:
         )
         if held >= 0.5:
             yield Explained(seen.excess_share)
+
+
+def _many_steps(view: View) -> Iterator[Output]:
+    """A giant that takes many steps makes small gaps in answers and long waits behind it."""
+    seen = steps_of_giants(view)
+    if seen is None:
+        return
+    gap, wait = seen
+    ratio = gap / max(wait, 1e-6)
+    text = f"a giant takes {quantity(wait, 'seconds')} to its first token, answers beside it stand still for {quantity(gap, 'seconds')} at most"
+    yield stated(
+        "many_steps",
+        "inter_token_seconds_p99",
+        ratio < 0.7,
+        text,
+        degree=float(np.clip(1 - ratio / 1.4, 0.0, 1.0)),
+    )
 
 
 def _all_short(work: Workload, usual_tokens: float) -> bool:

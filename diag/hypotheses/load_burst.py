@@ -31,6 +31,8 @@ CARD = Card(
     leads_to=("kv_cache_exhaustion", "sequence_limit", "abandoned_requests"),
 )  # fmt: skip
 
+# A service that was well used is overloaded by a quarter more; whether it is, its queue says.
+_SMALLEST = 0.6
 NEEDS = (("arrivals_per_second", "first_tokens_per_second"),)
 
 
@@ -39,7 +41,7 @@ def examine(view: View) -> Iterator[Output]:
     rate = view.finding("arrivals_per_second", "first_tokens_per_second")
     if rate is None:
         return
-    evidence = rises("rate", rate, "request rate")
+    evidence = rises("rate", rate, "request rate", smallest=_SMALLEST)
     yield evidence
     queue = view.phases.share("queue")
     if queue is not None:

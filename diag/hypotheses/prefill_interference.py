@@ -10,8 +10,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from diag.detectors.batches import equal_ratio
-from diag.detectors.cues import rises, stated
+from diag.detectors.cues import degree_of, rises, stated
 from diag.detectors.holdups import held_up_by
+from diag.detectors.new_work import extra_of, steps_of_giants
 from diag.detectors.pool import number_of_fact
 from diag.detectors.rhythm import rhythm_of
 from diag.detectors.view import View
@@ -91,6 +92,8 @@ def examine(view: View) -> Iterator[Output]:
     yield from _budget(view)
     yield from _streams(view)
     yield from _fresh(view)
+    yield from _each(view)
+    yield from _one_step(view)
 
 
 def _dose(view: View) -> Iterator[Output]:
@@ -199,19 +202,67 @@ def _streams(view: View) -> Iterator[Output]:
 def _fresh(view: View) -> Iterator[Output]:
     """Where the prefill comes from: prompts that nobody sent before, or the old ones computed again or grown."""
     work = view.workload
-    if work is None:
-        return
-    grown, reuse = work.findings.get("session_growth_ratio"), work.findings.get("cache_reuse_ratio")
+    grown = work.findings.get("session_growth_ratio") if work is not None else None
     if grown is not None and grown.effect >= 1:
         text = f"{quantity(grown.during, 'ratio')} of prompt tokens are history that sessions resend"
         yield stated("fresh", grown.signal, False, text)
-    elif reuse is not None and reuse.effect <= -1.5:
-        text = f"sessions find {quantity(reuse.during, 'ratio')} of their last turn in the cache (before: {quantity(reuse.before, 'ratio')}): old prompts are computed anew"
-        yield stated("fresh", reuse.signal, False, text)
-    elif grown is not None or reuse is not None:
+        return
+    extra = extra_of(view)
+    if extra is None:
+        return
+    share = quantity(extra.anew, "ratio")
+    yield stated(
+        "fresh",
+        "computed_prompt_tokens_per_second",
+        extra.anew < 0.5,
+        f"{share} of the added prefill is what caches used to hold: old prompts are computed anew"
+        if extra.anew >= 0.5
+        else f"the added prefill is new work: caches hold what they held ({share} of it was lost there)",
+        before=extra.before,
+        during=extra.during,
+        unit="tokens per second",
+        degree=1 - extra.anew,
+    )
+
+
+def _each(view: View) -> Iterator[Output]:
+    """More requests of the usual kind are a higher rate; this needs ones that carry more."""
+    names = (
+        "request_computed_tokens", "computed_tokens_per_request_mean",
+        "request_prompt_tokens", "prompt_tokens_per_request_mean", "prompt_tokens_per_request_p99",
+    )  # fmt: skip
+    found = [f for name in names if (f := view.finding(name)) is not None]
+    rate = view.finding("arrivals_per_second", "first_tokens_per_second")
+    if not found or rate is None:
+        return
+    most = max(found, key=lambda f: f.effect)
+    if most.effect >= 1 or rate.effect >= 1:
         yield stated(
-            "fresh",
-            "request_prompt_tokens",
-            True,
-            "sessions resend and find as much as before: the prefill is new work",
+            "each",
+            most.signal,
+            most.effect >= 1,
+            "single requests need more prefill than before"
+            if most.effect >= 1
+            else "there are more requests, but none needs more prefill than before",
+            before=most.before,
+            during=most.during,
+            unit=most.unit,
+            degree=degree_of(most.effect),
         )
+
+
+def _one_step(view: View) -> Iterator[Output]:
+    """Computed in one step a prompt stops the answers beside it for as long as itself; in many, hardly."""
+    seen = steps_of_giants(view)
+    if seen is None:
+        return
+    gap, wait = seen
+    ratio = gap / max(wait, 1e-6)
+    text = f"answers stand still for up to {quantity(gap, 'seconds')}, a long prompt takes {quantity(wait, 'seconds')} to its first token"
+    yield stated(
+        "one_step",
+        "inter_token_seconds_p99",
+        ratio >= 0.7,
+        text,
+        degree=float(np.clip(ratio / 1.4, 0.0, 1.0)),
+    )

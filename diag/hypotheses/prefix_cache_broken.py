@@ -8,10 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from diag.detectors.cues import Explained, falls, flat, stated
+import numpy as np
+
+from diag.detectors.cues import Explained, Reach, falls, flat, stated
+from diag.detectors.new_work import extra_of
 from diag.detectors.view import View
+from diag.detectors.whom import tenants_moved
+from diag.detectors.workload import Workload
 from diag.hypotheses.registry import Output
-from diag.model import Card, Mitigation
+from diag.model import Card, Finding, Mitigation
 from diag.quantities import quantity
 
 CARD = Card(
@@ -40,6 +45,7 @@ CARD = Card(
 )  # fmt: skip
 
 NEEDS = (("request_cached_tokens", "prefix_cache_hit_ratio"),)
+_GONE = 0.1  # of the hits: less is left to nobody
 
 
 def examine(view: View) -> Iterator[Output]:
@@ -55,6 +61,8 @@ def examine(view: View) -> Iterator[Output]:
     reuse = view.workload.findings.get("cache_reuse_ratio") if view.workload is not None else None
     if reuse is not None:
         yield falls("reuse", reuse, "what sessions find of their last turn")
+    if view.workload is not None and hits.degree >= 0.5:
+        yield Reach({"tenants": _lost_by(view.workload, ratio)})
     if view.fact("prefix_caching") == "off":
         yield stated(
             "caching_on",
@@ -84,7 +92,7 @@ def examine(view: View) -> Iterator[Output]:
     elif len(view.engines) > 1 and ratio is not None and ratio.effect <= -1:
         left = ratio.during / max(ratio.before, 1e-9)
         text = f"{quantity(left, 'ratio')} of the hits survive over {len(view.engines)} replicas"
-        yield stated("everywhere", ratio.signal, left < 0.1, text, during=ratio.during, unit="ratio")
+        yield stated("everywhere", ratio.signal, left < _GONE, text, during=ratio.during, unit="ratio")
     if any(view.near_onset(c) for c in view.changes if c.kind == "restart"):
         yield stated(
             "no_restart",
@@ -92,6 +100,13 @@ def examine(view: View) -> Iterator[Output]:
             False,
             "the engine was restarted at the onset: its cache is cold, not broken",
         )
+    extra = extra_of(view)
+    if extra is not None:
+        text = f"{quantity(extra.anew, 'ratio')} of the added prefill is what caches used to hold"
+        yield stated(
+            "lost", "computed_prompt_tokens_per_second", extra.anew >= 0.5, text, degree=extra.anew,
+            before=extra.before, during=extra.during, unit="tokens per second",
+        )  # fmt: skip
     share = view.phases.share("prefill")
     if share is not None:
         yield stated(
@@ -103,3 +118,13 @@ def examine(view: View) -> Iterator[Output]:
         )
         if hits.degree >= 0.5:
             yield Explained(share)
+
+
+def _lost_by(work: Workload, ratio: Finding | None) -> tuple[str, ...]:
+    """Tenants whose prompts are found less: by share, for their lengths differ. Where records do not say, all
+    of them if next to nothing is found any more."""
+    if not np.isfinite(work.requests.cached).any():
+        gone = ratio is not None and ratio.during < _GONE * ratio.before
+        return work.requests.tenants if gone else ()
+    prompt = np.where(work.requests.prompt > 0, work.requests.prompt, np.nan)
+    return tenants_moved(work, "cache_reuse_ratio", work.requests.cached / prompt, -1)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from diag.detectors.cues import Explained, Reach, falls, flat, rises, stated
+from diag.detectors.new_work import extra_of
 from diag.detectors.view import View
 from diag.hypotheses.registry import Output
 from diag.model import Card, Mitigation
@@ -61,6 +62,13 @@ def examine(view: View) -> Iterator[Output]:
         left = ratio.during / max(ratio.before, 1e-9)
         text = f"{quantity(left, 'ratio')} of the hits survive on {replicas} replicas"
         yield stated("partial", ratio.signal, 0.1 < left < 0.8, text, degree=0.9 if 0.1 < left < 0.8 else 0.1)
+    extra = extra_of(view)
+    if extra is not None:
+        text = f"{quantity(extra.anew, 'ratio')} of the added prefill is what caches used to hold"
+        yield stated(
+            "lost", "computed_prompt_tokens_per_second", extra.anew >= 0.5, text, degree=extra.anew,
+            before=extra.before, during=extra.during, unit="tokens per second",
+        )  # fmt: skip
     share = view.phases.share("prefill")
     if share is not None:
         yield stated(

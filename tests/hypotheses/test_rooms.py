@@ -45,8 +45,7 @@ def test_a_case_made_against_it_excludes_it(id: str, play: Play) -> None:
 def test_the_case_made_for_it_names_no_other_root(id: str, play: Play) -> None:
     verdict = play(FOR[id]).verdict
     roots = {a.id for a in verdict.assessments if a.state is State.SUPPORTED and a.explained_by is None}
-    # A smaller pool is a change of settings, and the change is then the root.
-    assert roots == ({"config_change"} if id == "kv_cache_exhaustion" else {id})
+    assert roots == {id}
 
 
 def test_a_calm_service_supports_nothing(play: Play) -> None:

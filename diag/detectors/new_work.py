@@ -1,0 +1,152 @@
+"""Prompt tokens that nobody could expect to find in a cache: new work, and single requests that carry much.
+
+What a prompt costs is what is computed of it. A long prompt that is cached costs nothing, and one that a
+cache lost costs what it always would have: neither is new work. What a tenant usually misses tells which.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from diag.detectors.view import View
+from diag.detectors.workload import Workload
+from diag.model import Floats
+from diag.records.cohorts import Flags, Requests
+
+__all__ = ["Costly", "Extra", "costly_of", "extra_of", "new_work", "steps_of_giants"]
+
+_SLACK = 1.5  # times a tenant's usual misses
+_FEWEST = 8
+_GIANT = 1.5  # times what nine tenths of the usual requests need
+_LEAST_RATE = 30.0  # tokens per second below which nothing is said of where they come from
+_QUEUED = 2.0  # first tokens' 95th percentile over a giant's own prefill: it waits for others, too
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Costly:
+    """``flags``: requests (of all times) that need far more new computing than is usual;
+    ``before``/``during``: the share of all computed tokens that they carry beyond the usual;
+    ``usual_tokens``: what three quarters of the usual requests need less than, with a quarter's slack."""
+
+    flags: Flags
+    before: float
+    during: float
+    usual_tokens: float
+
+
+@dataclass(frozen=True, slots=True)
+class Extra:
+    """Computed prompt tokens per second before and during, and the share (0 … 1) of the increase that would
+    not have been computed at the baseline's misses: ``anew``."""
+
+    before: float
+    during: float
+    anew: float
+
+
+def new_work(requests: Requests, base: Flags) -> Floats:
+    """Tokens of each prompt that had to be computed and were not to be expected in a cache; the whole prompt
+    where cached tokens are not known, NaN where the length is not."""
+    computed = np.where(np.isfinite(requests.cached), requests.prompt - requests.cached, requests.prompt)
+    expected = _SLACK * requests.prompt * _usual_misses(requests, base)
+    work: Floats = np.minimum(computed, expected)
+    return work
+
+
+def _usual_misses(requests: Requests, base: Flags) -> Floats:
+    """Share (0 … 1) of prompt tokens that each request's tenant missed in the baseline; 1 for tenants that
+    were hardly there."""
+    known = base & np.isfinite(requests.cached) & np.isfinite(requests.prompt)
+    shares = np.ones(len(requests))
+    for code in np.unique(requests.tenant):
+        here = requests.tenant == code
+        seen = known & here
+        total = float(requests.prompt[seen].sum())
+        if seen.sum() >= _FEWEST and total > 0:
+            shares[here] = float((requests.prompt[seen] - requests.cached[seen]).sum()) / total
+    return shares
+
+
+def costly_of(work: Workload) -> Costly | None:
+    """Which requests are giants by what they cost; None with fewer than twelve usual ones."""
+    requests = work.requests
+    tokens = new_work(requests, work.baseline)
+    usual = tokens[work.baseline & np.isfinite(tokens)]
+    if len(usual) < 12:
+        return None
+    limit = 1.25 * float(np.quantile(usual, 0.75))
+    flags: Flags = np.nan_to_num(tokens) > max(_GIANT * float(np.quantile(usual, 0.9)), 2 * limit)
+    if requests.sessions and work.growth is not None:
+        flags &= ~work.growth.grown
+    before, during = (_beyond(tokens, flags, window, limit) for window in (work.baseline, work.incident))
+    return Costly(flags, before, during, limit)
+
+
+def _beyond(tokens: Floats, flags: Flags, window: Flags, limit: float) -> float:
+    known = np.nan_to_num(tokens[window])
+    beyond = np.where(flags[window], known - limit, 0.0)
+    return float(beyond.sum() / max(known.sum(), 1.0))
+
+
+def extra_of(view: View) -> Extra | None:
+    """Where more prefill comes from: from records by tenant, else from the engines' hit rate; None when
+    neither is there or prefill did not grow."""
+    found = _extra_from_records(view) if view.workload is not None else None
+    return found if found is not None else _extra_from_metrics(view)
+
+
+def _extra_from_records(view: View) -> Extra | None:
+    assert view.workload is not None
+    requests, work = view.workload.requests, view.workload
+    known = np.isfinite(requests.cached) & np.isfinite(requests.prompt)
+    if (known & work.baseline).sum() < 12 or (known & work.incident).sum() < 12:
+        return None
+    computed = np.where(known, requests.prompt - requests.cached, 0.0)
+    expected = np.where(known, requests.prompt * _usual_misses(requests, work.baseline), 0.0)
+    before = float(computed[work.baseline].sum()) / view.spans.baseline.seconds
+    during = float(computed[work.incident].sum()) / view.spans.settled.seconds
+    lost = 0.0
+    for code in np.unique(requests.tenant[work.incident]):
+        here = work.incident & (requests.tenant == code)
+        lost += max(float((computed[here] - expected[here]).sum()), 0.0)
+    return _extra(before, during, lost / view.spans.settled.seconds)
+
+
+def _extra_from_metrics(view: View) -> Extra | None:
+    hits, prompts = view.fleet.get("prefix_cache_hit_ratio"), view.fleet.get("prompt_tokens_per_second")
+    if hits is None or prompts is None:
+        return None
+    before, during = (1 - hits.before) * prompts.before, (1 - hits.during) * prompts.during
+    # New prompts lower the rate of hits, too: lost is only what is no longer found of what was found before.
+    return _extra(before, during, max(hits.before * prompts.before - hits.during * prompts.during, 0.0))
+
+
+def _extra(before: float, during: float, lost: float) -> Extra | None:
+    grown = during - before
+    if grown < max(0.15 * before, _LEAST_RATE):
+        return None
+    return Extra(before, during, float(np.clip(lost / grown, 0.0, 1.0)))
+
+
+def steps_of_giants(view: View) -> tuple[float, float] | None:
+    """The longest gaps in answers (99th percentile), and how long a giant takes to its first token when
+    nothing else delays it, both in seconds, in the incident; None where either is unknown.
+
+    Computed in one step it makes a gap as long as itself; in many it makes small ones, and holds up only
+    those behind it."""
+    gap = view.fleet.get("inter_token_seconds_p99")
+    if gap is None:
+        return None
+    if view.workload is not None:
+        costly = costly_of(view.workload)
+        if costly is not None:
+            waits = view.workload.requests.waited[costly.flags & view.workload.incident]
+            waits = waits[np.isfinite(waits)]
+            if len(waits) >= _FEWEST:
+                return gap.during, float(np.quantile(waits, 0.25))
+    first = view.fleet.get("ttft_seconds_p95")
+    if first is None or first.effect < 1:
+        return None
+    return gap.during, first.during / _QUEUED
