@@ -8,8 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from diag.detectors.cues import Explained, rises, stated
+import numpy as np
+
+from diag.detectors.cues import Explained, Reach, rises, stated
 from diag.detectors.view import View
+from diag.detectors.whom import tenants_moved
 from diag.hypotheses.registry import Output
 from diag.model import Card, Mitigation
 from diag.quantities import quantity
@@ -44,6 +47,9 @@ def examine(view: View) -> Iterator[Output]:
         yield evidence
         if evidence.degree >= 0.5:
             yield Explained(1 - left.before / left.during)
+            if view.workload is not None:
+                gone = view.workload.requests.aborted.astype(np.float64)
+                yield Reach({"tenants": tenants_moved(view.workload, "aborted_ratio", gone, 1)})
     queue, begun = view.phases.share("queue"), view.finding("sessions_per_second")
     if begun is not None and begun.effect >= 1 and queue is not None and queue >= 0.4:
         text = "new sessions came first, and clients leave a long queue"

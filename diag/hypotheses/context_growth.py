@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from diag.detectors.cues import Explained, Named, Reach, flat, rises, stated
 from diag.detectors.exposure import share_of_excess
 from diag.detectors.lengths import climb_of, follows
 from diag.detectors.service import dose_of
 from diag.detectors.view import View
+from diag.detectors.whom import tenants_moved, tenants_of
 from diag.detectors.workload import Workload
 from diag.hypotheses.registry import Output
 from diag.model import Card, Mitigation
@@ -72,6 +75,9 @@ def examine(view: View) -> Iterator[Output]:
         yield from _sessions(work)
     else:
         yield from _ramp(view)
+        if work is not None:
+            longer = tenants_moved(work, "request_prompt_tokens", work.requests.prompt, 1)
+            yield Reach({"tenants": longer})
     outputs = view.finding("request_output_tokens", "output_tokens_per_request_mean")
     if outputs is not None:
         yield flat("answers_flat", outputs, "answer length", sign=1)
@@ -122,7 +128,8 @@ def _sessions(work: Workload) -> Iterator[Output]:
     if growth.sessions and rising:
         longest = quantity(growth.longest_tokens, "tokens")
         yield Named(f"{len(growth.sessions)} sessions resend their whole growing history, up to {longest}")
-        yield Reach({"sessions": growth.sessions[:20]})
+        beyond = np.maximum(np.nan_to_num(work.requests.prompt) - growth.usual_tokens, 0.0) * growth.grown
+        yield Reach({"sessions": growth.sessions[:20], "tenants": tenants_of(work, beyond)})
 
 
 def _ramp(view: View) -> Iterator[Output]:

@@ -8,6 +8,7 @@ import numpy as np
 
 from diag.detectors.cues import PRESENT, Explained, Reach, degree_of, rises, stated
 from diag.detectors.view import View
+from diag.detectors.whom import instances_moved
 from diag.hypotheses.registry import Output
 from diag.model import Card, Finding, Mitigation, Series, Window
 from diag.quantities import quantity
@@ -31,6 +32,7 @@ CARD = Card(
 NEEDS = (("node_infiniband_link_downs_per_second", "node_infiniband_port_state"),)
 
 _LATE_SECONDS = 60.0
+_FAILS = 0.3  # of the floor: transfers hardly ever fail
 
 
 def examine(view: View) -> Iterator[Output]:
@@ -48,7 +50,8 @@ def examine(view: View) -> Iterator[Output]:
     yield from _harm(view)
     node = downs[0].labels.get("node", "") if downs is not None and downs[1] >= 0.5 else ""
     node = node or (state.labels.get("node", "") if state is not None else "")
-    yield Reach({"nodes": (node,) if node else ()})
+    waited = instances_moved(view, ("kv_transfer_failures_per_second",), 1, smallest=_FAILS)
+    yield Reach({"nodes": (node,) if node else (), "instances": waited})
 
 
 def _most(view: View, found: Sequence[Series]) -> tuple[Series, float, float, float | None] | None:
@@ -81,6 +84,10 @@ def _downs(
         span = (view.spans.incident.seconds, max(view.spans.baseline.seconds, 1.0))
         usual = before * span[0] / span[1]
         degree = degree_of(np.log((now + 0.5) / (usual + 0.5)) / np.log(2.5))
+        if first is not None and abs(first - view.onset) <= _LATE_SECONDS:
+            # One flap in the very minute of the onset: how often would their usual rate do that by chance?
+            chance = 1.0 - float(np.exp(-2 * _LATE_SECONDS * before / span[1]))
+            degree = max(degree, 1.0 - 2.5 * chance)
         text = (
             f"links of {series.labels.get('node', 'a node')} went down {now:.0f} times (before: {before:.0f})"
         )
@@ -108,13 +115,13 @@ def _harm(view: View) -> Iterator[Output]:
     failed = view.fleet.get("kv_transfer_failures_per_second")
     retried = view.fleet.get("kv_transfer_retries_per_second")
     if failed is not None:
-        yield rises("transfers", failed, "failed KV transfers", smallest=0.3)
-        if failed.effect >= 0.3:
+        yield rises("transfers", failed, "failed KV transfers", smallest=_FAILS)
+        if failed.effect >= _FAILS:
             yield Explained(0.7)
     if retried is not None and retried.effect >= 1:
         yield rises("retries", retried, "requests begun anew after a failed transfer")
     died = [c for c in view.changes if c.kind == "restart" and view.near_onset(c) and view.concerns(c.target)]
     # Where nobody counts transfers, that no engine died says nothing either way.
-    if died and (failed is None or failed.effect < 0.3):
+    if died and (failed is None or failed.effect < _FAILS):
         wait = quantity(abs(died[0].time - view.onset), "seconds")
         yield stated("engine_died", "target_up", True, f"{died[0].text}, {wait} from the onset", degree=0.8)

@@ -6,10 +6,12 @@ from collections.abc import Iterator, Sequence
 
 from diag.detectors.cues import PRESENT, Explained, Reach, stated
 from diag.detectors.faults import Fault, faults_of, watched
+from diag.detectors.gpus import gpu_name
 from diag.detectors.places import Here
 from diag.detectors.view import View
+from diag.detectors.whom import engines_on
 from diag.hypotheses.registry import Output
-from diag.model import Card, Mitigation
+from diag.model import Card, Labels, Mitigation
 from diag.quantities import quantity
 
 CARD = Card(
@@ -34,6 +36,7 @@ NEEDS = (
 
 _BEFORE_SECONDS = 600.0  # memory that fails kills when it is next used, not at once
 _TOGETHER_SECONDS = 10.0
+_TELLS = ("gpu_xid_code", "gpu_xid_events", "gpu_uncorrectable_ecc_errors", "gpu_remapped_rows")
 
 
 def examine(view: View) -> Iterator[Output]:
@@ -59,7 +62,8 @@ def examine(view: View) -> Iterator[Output]:
         text = f"only {first.where} faults"
     yield stated("one_card", "gpu_xid_code", cards <= 1, text, degree=1.0 if cards <= 1 else 0.2)
     yield from _followed(view, first, died)
-    yield Reach({"gpus": tuple(dict.fromkeys(f.where for f in hard))})
+    names = tuple(dict.fromkeys(f.where for f in hard))
+    yield Reach({"gpus": names, "instances": engines_on(view, _labels(view, names))})
 
 
 def _none(view: View, soft: Sequence[Fault]) -> Output:
@@ -69,6 +73,11 @@ def _none(view: View, soft: Sequence[Fault]) -> Output:
         return stated("fault", "gpu_xid_code", False, text, degree=0.3)
     text = "no fault was counted on the slow engines' cards"
     return stated("fault", "gpu_xid_code", False, text, decisive=seen >= PRESENT)
+
+
+def _labels(view: View, names: Sequence[str]) -> tuple[Labels, ...]:
+    seen = [s.labels for signal in _TELLS for s in view.case.of(signal)]
+    return tuple(one for one in seen if gpu_name(one) in names)
 
 
 def _at_once(hard: Sequence[Fault]) -> int:

@@ -10,6 +10,7 @@ from diag.detectors.peers import slower_there, under_load
 from diag.detectors.places import findings_here
 from diag.detectors.service import demand_of, slower
 from diag.detectors.view import View
+from diag.detectors.whom import engines_on, places_marked
 from diag.hypotheses.registry import Output
 from diag.model import Card, Finding, Mitigation
 
@@ -63,7 +64,8 @@ def examine(view: View) -> Iterator[Output]:
     if clock is not None:
         yield flat("clock_clean", clock, f"SM clock of {gpu_name(clock.labels)}", sign=-1)
     if lost or dirty:
-        yield Reach({"gpus": (gpu_name(lead.labels),), "instances": view.affected})
+        bad = places_marked(view, (lead.signal,), 1 if lead is errors else -1) or (lead.labels,)
+        yield Reach({"gpus": tuple(gpu_name(one) for one in bad), "instances": engines_on(view, bad)})
 
 
 def _narrowest(view: View) -> Finding | None:

@@ -7,11 +7,13 @@ together with a fuller host, above all time lost between the engine's own phases
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
-from diag.detectors.cues import Explained, flat, rises, stated
+from diag.detectors.cues import Explained, Reach, flat, rises, stated
 from diag.detectors.places import Here, findings_here
 from diag.detectors.service import demand_of, slower
 from diag.detectors.view import View
+from diag.detectors.whom import engines_on, places_marked
 from diag.hypotheses.registry import Output
 from diag.model import Card, Finding, Mitigation
 from diag.quantities import quantity
@@ -48,6 +50,8 @@ _CPU = (
     "node_cpu_steal_ratio",
     "node_load1",
 )
+_WAITS = ("container_cpu_throttled_ratio", "node_cpu_pressure_ratio")
+_ONE_CORE = 0.9
 _WORDS = {
     "container_cpu_throttled_ratio": "share of throttled CPU periods",
     "node_cpu_pressure_ratio": "share of time some task waited for a CPU",
@@ -62,11 +66,17 @@ def examine(view: View) -> Iterator[Output]:
     """The fullest CPU sign, a slower service at equal work, and time lost outside the phases."""
     cpu, here = _fullest(view)
     if cpu is not None:
-        yield here.judge(rises("cpu", cpu, _WORDS[cpu.signal]))
+        told = here.judge(rises("cpu", cpu, _WORDS[cpu.signal]))
+        yield replace(told, decisive=told.decisive and _tells(view))
+        if cpu.effect >= 1:
+            short = places_marked(view, (cpu.signal,), 1)
+            nodes = tuple(dict.fromkeys(one.get("node", "") for one in short if one.get("node")))
+            yield Reach({"nodes": nodes, "instances": engines_on(view, short)})
     loads, _ = findings_here(view, "node_load1")
     load = max(loads, key=lambda f: f.effect, default=None)
     if load is not None and load is not cpu:
-        yield here.judge(rises("run_queue", load, _WORDS["node_load1"]))
+        # One process at the end of its one core is no queue.
+        yield replace(here.judge(rises("run_queue", load, _WORDS["node_load1"])), decisive=False)
     demand = demand_of(view)
     if demand.known >= 2:
         yield stated(
@@ -102,6 +112,14 @@ def examine(view: View) -> Iterator[Output]:
     usage = view.fleet.get("gpu_utilization_ratio")
     if usage is not None:
         yield flat("gpu_not_busier", usage, "GPU utilisation", sign=1)
+
+
+def _tells(view: View) -> bool:
+    """Whether a starved process would be seen: throttling or pressure is measured, and the server's own process
+    is not at the end of one core. A host's average hides one core among many."""
+    waits = any(findings_here(view, name)[0] for name in _WAITS)
+    own = [f for f in view.each.get("engine_cpu_ratio", ()) if f.during >= _ONE_CORE]
+    return waits and not own
 
 
 def _fullest(view: View) -> tuple[Finding | None, Here]:

@@ -90,7 +90,7 @@ def examine(view: View) -> Iterator[Output]:
             onset=left.onset,
         )
     if _leaks(worst):
-        yield Reach({"instances": (worst.instance,)})
+        yield Reach({"instances": tuple(f.instance for f in floors if _leaks(f))})
 
 
 def _leaks(floor: Floor) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from diag.detectors.cues import PRESENT, stated
+from diag.detectors.cues import PRESENT, Reach, stated
 from diag.detectors.service import demand_of
 from diag.detectors.view import View
 from diag.hypotheses.registry import Output
@@ -67,6 +67,7 @@ def examine(view: View) -> Iterator[Output]:
         )
     elif view.fact("kv_capacity_tokens") or view.fact("kv_blocks"):
         yield stated("shrank", "kv_capacity_tokens", False, "the pool is as large as before")
+    yield Reach({"instances": _full_on(view, {change.target for change in shrank})})
     demand = demand_of(view)
     if demand.known >= 2:
         text = (
@@ -87,6 +88,13 @@ def _fullness(usage: Finding) -> Output:
         degree=1.0 if most >= _FULL else max(0.0, (most - _SAFE) / (_FULL - _SAFE)) * 0.5,
         decisive=most < _SAFE and usage.present_ratio >= PRESENT,
     )  # fmt: skip
+
+
+def _full_on(view: View, shrank: set[str]) -> tuple[str, ...]:
+    """The engines whose pool shrank, else those whose own pool is full."""
+    found = view.each.get("kv_cache_usage_ratio", ())
+    full = {f.labels.get("instance", "") for f in found if max(f.peak, f.during) >= _FULL}
+    return tuple(sorted((shrank or full) & view.engines)) or view.affected
 
 
 def _pressure(view: View, usage: Finding) -> Iterator[Output]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from diag.detectors.cues import Explained, flat, rises, stated
+from diag.detectors.cues import Explained, Reach, flat, rises, stated
 from diag.detectors.view import View
+from diag.detectors.whom import tenants_moved
 from diag.hypotheses.registry import Output
 from diag.model import Card, Mitigation
 
@@ -35,6 +36,9 @@ def examine(view: View) -> Iterator[Output]:
         return
     evidence = rises("outputs", outputs, "answer length per request")
     yield evidence
+    if view.workload is not None and evidence.degree >= 0.5:
+        output = view.workload.requests.output
+        yield Reach({"tenants": tenants_moved(view.workload, "request_output_tokens", output, 1)})
     running = view.fleet.get("running_requests")
     if running is not None:
         yield rises("running", running, "running requests")

@@ -12,6 +12,7 @@ from diag.detectors.peers import slower_there
 from diag.detectors.places import Here, series_here
 from diag.detectors.service import demand_of, slower
 from diag.detectors.view import View
+from diag.detectors.whom import engines_on
 from diag.hypotheses.registry import Output
 from diag.model import Card, Mitigation, Series
 from diag.quantities import quantity
@@ -66,7 +67,9 @@ def examine(view: View) -> Iterator[Output]:
     )
     match = in_step(view, series, level)
     if match is not None:
-        yield from _timing(match, series.signal, where, here)
+        yield from _timing(match, series.signal, here)
+        if _together(match):
+            yield Reach({"gpus": (where,), "instances": engines_on(view, (series.labels,))})
     yield from _effect(view)
 
 
@@ -114,16 +117,18 @@ def _busy(values: np.ndarray, level: float) -> float | None:
     return float(np.mean(seen > level)) if len(seen) else None
 
 
-def _timing(match: Coincidence, signal: str, where: str, here: Here) -> Iterator[Output]:
+def _together(match: Coincidence) -> bool:
+    return match.phi >= _IN_STEP and match.p <= 0.1
+
+
+def _timing(match: Coincidence, signal: str, here: Here) -> Iterator[Output]:
     text = (
         f"slow for {quantity(match.bad_when_on, 'ratio')} of its busy time and {quantity(match.bad_when_off, 'ratio')} of its idle time "
         f"(phi {match.phi:.2f}, p {match.p:.2g}, {match.transitions} switches)"
     )
-    together = match.phi >= _IN_STEP and match.p <= 0.1
-    if together:
+    if _together(match):
         enough = match.transitions >= 2 * _FEW
         yield here.judge(stated("in_step", signal, True, text, degree=1.0 if enough else 0.6))
-        yield Reach({"gpus": (where,)})
         yield Explained(min(1.0, match.bad_when_on))
         return
     apart = match.phi < _OUT_OF_STEP

@@ -9,6 +9,7 @@ from diag.detectors.peers import elsewhere
 from diag.detectors.places import findings_here
 from diag.detectors.service import demand_of, slower
 from diag.detectors.view import View
+from diag.detectors.whom import engines_on, places_marked
 from diag.hypotheses.registry import Output
 from diag.model import Card, Finding, Mitigation
 from diag.quantities import quantity
@@ -64,7 +65,9 @@ def examine(view: View) -> Iterator[Output]:
         if others:
             most = max(others, key=lambda f: abs(f.effect))
             yield flat("elsewhere_near", most, f"the same on {_name(most)}")
-        yield Reach({"nodes": (_name(far),), "instances": view.affected})
+        marked = places_marked(view, (far.signal,), 1 if far.effect > 0 else -1)
+        names = dict.fromkeys(one.get("node") or _name(far) for one in marked)
+        yield Reach({"nodes": tuple(names), "instances": engines_on(view, marked)})
 
 
 def _furthest(view: View) -> Finding | None:

@@ -13,6 +13,7 @@ from diag.detectors.peers import busy_only, same_card, slower_there, under_load
 from diag.detectors.places import findings_here, series_here
 from diag.detectors.service import demand_of, slower
 from diag.detectors.view import View
+from diag.detectors.whom import engines_on
 from diag.hypotheses.registry import Output
 from diag.model import Card, Finding, Floats, Mitigation, Series
 from diag.quantities import quantity
@@ -68,7 +69,8 @@ def examine(view: View) -> Iterator[Output]:
         yield here.judge(falls("watts", watts, f"power of {gpu_name(watts.labels)} at equal clock and use"))
         if watts.effect <= -1 and degree >= 0.5:
             yield Explained(0.7)
-            yield Reach({"gpus": (gpu_name(watts.labels),), "instances": view.affected})
+            where = gpu_name(watts.labels)
+            yield Reach({"gpus": (where,), "instances": engines_on(view, (watts.labels,))})
     yield from _clean(view)
     there = slower_there(view)
     if there is not None:

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from diag.detectors.cues import Explained, falls, stated
+from diag.detectors.cues import Explained, Reach, falls, stated
 from diag.detectors.service import demand_of, slower
 from diag.detectors.view import View
+from diag.detectors.whom import instances_moved
 from diag.hypotheses.registry import Output
 from diag.model import Card, Mitigation
 from diag.quantities import quantity
@@ -53,6 +54,8 @@ def examine(view: View) -> Iterator[Output]:
         yield falls("acceptance", ratio, "share of draft tokens accepted")
     if length is not None:
         yield falls("accepted_length", length, "tokens per verified draft")
+    drafted = ("spec_decode_acceptance_ratio", "spec_decode_accepted_length_tokens")
+    yield Reach({"instances": instances_moved(view, drafted, -1)})
     speed = _pace(view)
     if speed is not None:
         text = f"time per token ×{speed[0]:.2f} ({speed[1]})"

@@ -61,9 +61,7 @@ def examine(view: View) -> Iterator[Output]:
             yield Explained(queue)
     if evidence.degree >= 0.5 and view.workload is not None and name:
         yield Named(f"tenant {name} takes most of the capacity")
-        # The one that takes, then those that wait.
-        others = tuple(t for t in view.workload.requests.tenants if t != name)
-        yield Reach({"tenants": (name, *others)})
+        yield Reach({"tenants": (name,)})
 
 
 def _others(work: Workload, view: View, name: str) -> Iterator[Output]:

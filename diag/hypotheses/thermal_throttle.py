@@ -9,6 +9,7 @@ from diag.detectors.gpus import gpu_name, same_gpu, worst
 from diag.detectors.places import findings_here
 from diag.detectors.service import slower
 from diag.detectors.view import View
+from diag.detectors.whom import engines_on, places_marked
 from diag.hypotheses.registry import Output
 from diag.model import Card, Mitigation
 
@@ -56,4 +57,5 @@ def examine(view: View) -> Iterator[Output]:
             "slower", "inter_token_seconds_mean", ratio >= 1.2, f"time between tokens ×{ratio:.2f} ({seen})"
         )
     if reason is not None and reason.effect >= 1:
-        yield Reach({"gpus": (where,)})
+        hot = places_marked(view, (reason.signal,), 1)
+        yield Reach({"gpus": tuple(gpu_name(one) for one in hot), "instances": engines_on(view, hot)})
