@@ -29,6 +29,7 @@ __all__ = [
     "tenants_of",
 ]
 
+_STEPS = ("inter_token_seconds_mean", "decode_seconds_mean")
 _FEWEST = 5  # requests of one client on either side
 _PART = 0.5  # of the greatest shift: nearer to it than to none
 _MOST_LOGARITHM = 4.0  # from nothing to something has no size; see ``findings.judge_values``
@@ -45,15 +46,21 @@ def places_marked(view: View, names: Iterable[str], sign: int) -> tuple[Labels, 
         for finding in found:
             if gpu_name(finding.labels) in _takers(shifts):
                 marked.setdefault(gpu_name(finding.labels), finding.labels)
-    return tuple(marked.values())
+    return tuple(marked[name] for name in sorted(marked))
 
 
 def engines_on(view: View, places: Iterable[Labels]) -> tuple[str, ...]:
     """Instances that run on one of these cards (or nodes, where no card is named); those that are slow where
-    nothing joins an instance to any of them."""
+    nothing joins an instance to any of them.
+
+    Engines of one host are often joined to all of its cards alike: more engines than cards then take part
+    only as far as their own steps got longer."""
     wanted = tuple(places)
-    on = [j.instance for j in view.case.joins if any(_runs_on(j.node, j.gpus, one) for one in wanted)]
-    return tuple(dict.fromkeys(on)) or view.affected
+    on = {j.instance for j in view.case.joins if any(_runs_on(j.node, j.gpus, one) for one in wanted)}
+    cards = all(place.get("gpu") or place.get("gpu_index") for place in wanted)
+    if cards and len(on) > len(wanted):
+        on = on & set(instances_moved(view, _STEPS, 1)) or on
+    return tuple(sorted(on)) or view.affected
 
 
 def _runs_on(node: str | None, gpus: tuple[str, ...], place: Labels) -> bool:
@@ -67,12 +74,12 @@ def _runs_on(node: str | None, gpus: tuple[str, ...], place: Labels) -> bool:
 
 def instances_moved(view: View, names: Iterable[str], sign: int, *, smallest: float = 1.0) -> tuple[str, ...]:
     """Instances whose own value of the first measured of ``names`` moved in the direction ``sign``; those
-    that are slow where none did. ``smallest``: in floors, for one of them at least."""
+    that are slow where none did."""
     for name in names:
         found = [f for f in view.each.get(name, ()) if f.labels.get("instance")]
         if not found:
             continue
-        if max(sign * f.effect for f in found) < smallest:
+        if max(sign * f.effect for f in found) < 1:
             break
         return _takers({f.labels["instance"]: sign * _shift(f) for f in found})
     return view.affected

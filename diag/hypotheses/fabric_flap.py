@@ -8,7 +8,6 @@ import numpy as np
 
 from diag.detectors.cues import PRESENT, Explained, Reach, degree_of, rises, stated
 from diag.detectors.view import View
-from diag.detectors.whom import instances_moved
 from diag.hypotheses.registry import Output
 from diag.model import Card, Finding, Mitigation, Series, Window
 from diag.quantities import quantity
@@ -50,8 +49,16 @@ def examine(view: View) -> Iterator[Output]:
     yield from _harm(view)
     node = downs[0].labels.get("node", "") if downs is not None and downs[1] >= 0.5 else ""
     node = node or (state.labels.get("node", "") if state is not None else "")
-    waited = instances_moved(view, ("kv_transfer_failures_per_second",), 1, smallest=_FAILS)
-    yield Reach({"nodes": (node,) if node else (), "instances": waited})
+    yield Reach({"nodes": (node,) if node else (), "instances": _partners(view)})
+
+
+def _partners(view: View) -> tuple[str, ...]:
+    """Everybody who fetches over the fabric while transfers fail: one host's link is each partner's way."""
+    failed = view.fleet.get("kv_transfer_failures_per_second")
+    if failed is None or failed.effect < _FAILS:
+        return ()
+    found = view.each.get("kv_transfer_failures_per_second", ())
+    return tuple(sorted({f.labels["instance"] for f in found if f.labels.get("instance")}))
 
 
 def _most(view: View, found: Sequence[Series]) -> tuple[Series, float, float, float | None] | None:

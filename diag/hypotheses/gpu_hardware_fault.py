@@ -61,9 +61,10 @@ def examine(view: View) -> Iterator[Output]:
     else:
         text = f"only {first.where} faults"
     yield stated("one_card", "gpu_xid_code", cards <= 1, text, degree=1.0 if cards <= 1 else 0.2)
-    yield from _followed(view, first, died)
+    yield from _followed(view, first, [time for _, time in died])
     names = tuple(dict.fromkeys(f.where for f in hard))
-    yield Reach({"gpus": names, "instances": engines_on(view, _labels(view, names))})
+    gone = view.engines_named(who for who, _ in died)
+    yield Reach({"gpus": names, "instances": gone or engines_on(view, _labels(view, names))})
 
 
 def _none(view: View, soft: Sequence[Fault]) -> Output:
@@ -85,12 +86,12 @@ def _at_once(hard: Sequence[Fault]) -> int:
     return max(len({g.where for g in hard if abs(g.time - f.time) <= _TOGETHER_SECONDS}) for f in hard)
 
 
-def _died_after(view: View, first: Fault) -> list[float]:
-    """When slow engines went away in the ten minutes after a fault."""
+def _died_after(view: View, first: Fault) -> list[tuple[str, float]]:
+    """Which slow engines went away, and when, in the ten minutes after a fault."""
     slack = 2 * view.case.step_seconds + view.spans.look_back_seconds
-    died = [c.time for c in view.changes if c.kind == "restart" and view.concerns(c.target)]
-    died += [o.window.start for o in view.outages if view.concerns(o.target)]
-    return [t for t in died if first.time - slack <= t <= first.time + _BEFORE_SECONDS]
+    died = [(c.target, c.time) for c in view.changes if c.kind == "restart" and view.concerns(c.target)]
+    died += [(o.target, o.window.start) for o in view.outages if view.concerns(o.target)]
+    return [(who, t) for who, t in died if first.time - slack <= t <= first.time + _BEFORE_SECONDS]
 
 
 def _followed(view: View, first: Fault, after: Sequence[float]) -> Iterator[Output]:
