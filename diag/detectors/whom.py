@@ -72,7 +72,7 @@ def _runs_on(node: str | None, gpus: tuple[str, ...], place: Labels) -> bool:
     return node is not None and place.get("node") == node
 
 
-def instances_moved(view: View, names: Iterable[str], sign: int, *, smallest: float = 1.0) -> tuple[str, ...]:
+def instances_moved(view: View, names: Iterable[str], sign: int) -> tuple[str, ...]:
     """Instances whose own value of the first measured of ``names`` moved in the direction ``sign``; those
     that are slow where none did."""
     for name in names:
