@@ -14,7 +14,7 @@ from diag.simulate.profiles import Profile
 from diag.simulate.scenarios.causes_traffic import TRAFFIC
 from diag.simulate.scenarios.draw import SHIFTED, STANDARD, Conditions, Scenario, draw_of
 
-SEEDS = range(20)
+SEEDS = range(8)
 WITH_CHANGE = {"kv_cache_exhaustion", "prefix_cache_off", "sequence_limit", "cuda_graph_gap"}
 
 

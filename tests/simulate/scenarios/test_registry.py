@@ -21,7 +21,7 @@ slow_gpu host_cpu_starvation runtime_pauses numa_misplacement host_memory_leak n
 client_limit fabric_flap kv_transfer_failure stale_cache_peer routing_hotspot telemetry_fault
 """.split()  # noqa: SIM905
 )
-SEEDS = range(20)
+SEEDS = range(8)
 
 
 def test_there_is_a_scenario_for_each_hypothesis_and_others_besides() -> None:
@@ -83,14 +83,14 @@ def test_unknown_is_seldom_right_where_there_is_a_cause() -> None:
         "unknown" in scenario.plan(draw_of(seed, FAMILIES["test"])).truth.accept
         for scenario in SCENARIOS.values()
         if scenario.kind == "cause"
-        for seed in range(200_000, 200_040)
+        for seed in range(15)
     ]
 
     assert 0 < sum(accepted) <= 0.1 * len(accepted)
 
 
 def test_a_double_names_both_and_accepts_either() -> None:
-    for seed in range(60):
+    for seed in range(20):
         truth = SCENARIOS["double"].plan(draw_of(seed)).truth
         assert len(truth.causes) >= 2
         assert truth.causes[1] in truth.accept
