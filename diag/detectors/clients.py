@@ -8,18 +8,19 @@ import numpy as np
 
 from diag.detectors.in_flight import crowding
 from diag.detectors.view import View
+from diag.model import Floats
 from diag.records.cohorts import Flags
 
 __all__ = ["Hit", "crowding_of_hit", "hit_clients", "requests_of_hit"]
 
 _FEWEST = 6  # requests of one client on either side
-_RATIO, _SECONDS = 1.5, 0.3  # what a user notices (see ``symptoms.LIMITS``)
+_NOTICED = ((0.5, 1.5, 0.3), (0.95, 1.5, 0.5))  # quantile, ratio, seconds (see ``symptoms.LIMITS``)
 
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """``names``: clients whose median wait rose so that they notice; ``known``: clients with enough requests
-    to say; ``share``: of all extra seconds, those of the client that waits most."""
+    """``names``: clients whose median wait, or the worst of twenty, rose so that they notice; ``known``:
+    clients with enough requests to say; ``share``: of all extra seconds, those of the one that waits most."""
 
     names: tuple[str, ...]
     known: int
@@ -39,14 +40,23 @@ def hit_clients(view: View) -> Hit | None:
         if len(before) < _FEWEST or len(during) < _FEWEST:
             continue
         known += 1
-        usual, now = float(np.median(before)), float(np.median(during))
+        usual = float(np.median(before))
         extra.append(float(np.maximum(during - usual, 0.0).sum()))
-        if now > _RATIO * usual and now > usual + _SECONDS:
+        if _notices(before, during):
             names.append(name)
     if not known:
         return None
     total = sum(extra)
     return Hit(tuple(names), known, max(extra) / total if total > 0 else 0.0)
+
+
+def _notices(before: Floats, during: Floats) -> bool:
+    """A queue that only bursts fill leaves the median alone."""
+    for quantile, ratio, seconds in _NOTICED:
+        usual, now = float(np.quantile(before, quantile)), float(np.quantile(during, quantile))
+        if now > ratio * usual and now > usual + seconds:
+            return True
+    return False
 
 
 def requests_of_hit(view: View) -> Flags | None:

@@ -64,13 +64,17 @@ class InFlight:
 @dataclass(frozen=True, slots=True)
 class Deadline:
     """Failures that came at one round time: ``share`` of all failures. ``longer_before``/``longer_during``:
-    share of good answers that took longer than that: what a new limit cuts off was there before it."""
+    share of good answers that took longer than that: what a new limit cuts off was there before it.
+    ``longer_prompts``: median prompt of those that failed then over that of the good ones; ``pace``: median
+    time of good answers, during over before; NaN where not known."""
 
     seconds: float
     share: float
     failures: int
     longer_before: float
     longer_during: float
+    longer_prompts: float = float("nan")
+    pace: float = float("nan")
 
 
 def under_way(requests: Requests, times: Floats, chosen: Flags | None = None) -> Floats:
@@ -166,7 +170,16 @@ def deadline_of(requests: Requests, base: Flags, inc: Flags) -> Deadline | None:
     best = max(_ROUND_SECONDS, key=lambda limit: int(_near(ended, limit).sum()))
     share = float(_near(ended, best).mean())
     longer = [_longer(requests, window & ~lost, best) for window in (base, inc)]
-    return Deadline(float(best), share, len(ended), longer[0], longer[1])
+    struck = inc & lost & _near(np.nan_to_num(requests.duration), best)
+    prompts = _ratio(requests.prompt[struck], requests.prompt[inc & ~lost])
+    pace = _ratio(requests.duration[inc & ~lost], requests.duration[base & ~lost])
+    return Deadline(float(best), share, len(ended), longer[0], longer[1], prompts, pace)
+
+
+def _ratio(over: Floats, under: Floats) -> float:
+    """Of medians; NaN where either is not known."""
+    a, b = over[np.isfinite(over)], under[np.isfinite(under)]
+    return float(np.median(a) / np.median(b)) if len(a) and len(b) and np.median(b) > 0 else float("nan")
 
 
 def _longer(requests: Requests, chosen: Flags, limit: float) -> float:

@@ -13,6 +13,7 @@ from diag.detectors.places import findings_here, series_here
 from diag.detectors.service import slower_at
 from diag.detectors.view import View
 from diag.model import Finding, Floats, Labels, Series
+from diag.records.cohorts import Flags
 
 __all__ = [
     "Spread",
@@ -59,13 +60,32 @@ def under_load(view: View, name: str, sign: int) -> Finding | None:
 
 
 def busy_only(view: View, series: Series) -> Series:
-    """``series`` without the moments in which its card was idle; as it is where no use is known."""
+    """``series`` without the moments in which its card was idle; where no use is known, without those in
+    which no engine on it ran anything; as it is where neither is."""
     use = same_card(view.case.of("gpu_utilization_ratio"), series.labels)
-    if use is None or len(use.times) != len(series.times):
-        return series
-    busy = np.isfinite(use.values) & (use.values >= _BUSY)
+    if use is not None and len(use.times) == len(series.times):
+        busy = np.isfinite(use.values) & (use.values >= _BUSY)
+    else:
+        working = _working(view, series)
+        if working is None:
+            return series
+        busy = working
     values: Floats = np.where(busy, series.values, np.nan)
     return Series(series.signal, series.labels, series.times, values, series.producer)
+
+
+def _working(view: View, series: Series) -> Flags | None:
+    """When engines on the card of ``series`` ran anything; None where nothing joins one to it."""
+    names = (series.labels.get("gpu", ""), series.labels.get("gpu_index", ""))
+    on = {
+        j.instance for j in view.case.joins
+        if j.node == series.labels.get("node") and (not j.gpus or any(name in j.gpus for name in names))
+    }  # fmt: skip
+    running = [s.values for s in view.case.of("running_requests") if s.labels.get("instance") in on]
+    if not running or any(len(values) != len(series.times) for values in running):
+        return None
+    flags: Flags = np.nan_to_num(np.vstack(running)).max(axis=0) > 0
+    return flags
 
 
 def same_card(found: Iterable[Series], labels: Labels) -> Series | None:

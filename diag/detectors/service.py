@@ -18,9 +18,10 @@ from diag.model import Floats
 from diag.records.cohorts import Flags, Requests
 from diag.stats.robust import theil_sen
 
-__all__ = ["Demand", "Dose", "demand_of", "dose_of", "matched_ratio", "slower", "slower_at"]
+__all__ = ["Demand", "Dose", "demand_of", "dose_of", "matched_ratio", "slow_steps", "slower", "slower_at"]
 
 _MUTE = 0.3
+_SLOWER = 1.1
 _DEMAND: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("more requests", ("arrivals_per_second", "first_tokens_per_second")),
     ("longer prompts", ("request_prompt_tokens", "prompt_tokens_per_request_mean")),
@@ -102,7 +103,18 @@ def slower(view: View) -> tuple[float, str] | None:
     silent = sum(s.window.seconds for s in standstills(view)[:1])
     if silent > _MUTE * view.spans.incident.seconds:
         return None
-    return slower_at(view, view.affected)
+    return slower_at(view, slow_steps(view))
+
+
+def slow_steps(view: View) -> tuple[str, ...]:
+    """Of the slow engines those whose own time between tokens rose; all of them where none's did. One that is
+    down, or waits for something else, says nothing about the pace of the others."""
+    rose = {
+        f.labels.get("instance", "")
+        for f in view.each.get("inter_token_seconds_mean", ())
+        if f.effect >= 1 and f.during >= _SLOWER * f.before
+    }
+    return tuple(name for name in view.affected if name in rose) or view.affected
 
 
 def slower_at(view: View, instances: tuple[str, ...]) -> tuple[float, str] | None:

@@ -36,7 +36,7 @@ def examine(view: View) -> Iterator[Output]:
     """Clients hold back work while the engines have room; and only some clients do."""
     flow = in_flight(view)
     if flow is not None:
-        yield from _held_back(flow, _usual(view))
+        yield from _held_back(flow, _usual(view), view.finding("client_gap_seconds") is not None)
     share = view.phases.share("gap")
     if share is not None:
         text = f"{quantity(share, 'ratio')} of the extra first-token time passes outside the engine"
@@ -75,7 +75,10 @@ def _usual(view: View) -> float:
     return float(under_way(view.workload.requests, moments, chosen).mean())
 
 
-def _held_back(flow: InFlight, usual: float) -> Iterator[Output]:
+def _held_back(flow: InFlight, usual: float, measured: bool) -> Iterator[Output]:
+    """``measured``: each request tells how long it was outside; else gauges and records, which are of different
+    moments, must differ by more than that."""
+    noise = 0.25 if measured else min(2.0, 0.5 + flow.engines_during)
     more = flow.outside_during - flow.outside_before
     room = flow.waiting < max(0.5, 0.05 * max(flow.engines_during, 1.0))
     text = (
@@ -83,9 +86,9 @@ def _held_back(flow: InFlight, usual: float) -> Iterator[Output]:
         f"{quantity(flow.outside_before, 'requests')}), which hold {flow.engines_during:.1f} "
         f"(before: {flow.engines_before:.1f})"
     )
-    degree = degree_of(0.5 + more / max(0.5 * usual, 2.0))
+    degree = degree_of(0.5 + more / max(0.5 * usual, noise))
     true = degree >= 0.5 and room
     yield stated(
         "held_back", "running_requests", true, text, degree=degree if room else min(degree, 0.2),
-        onset=flow.onset, decisive=more < 0.5,
+        onset=flow.onset, decisive=more < 0.25 * noise,
     )  # fmt: skip

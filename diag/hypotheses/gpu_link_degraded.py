@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
-from diag.detectors.cues import PRESENT, Reach, falls, flat, rises, stated
+from diag.detectors.cues import Reach, excluded, falls, flat, rises, stated
 from diag.detectors.gpus import gpu_name, worst
 from diag.detectors.peers import slower_there, under_load
 from diag.detectors.places import findings_here
-from diag.detectors.service import demand_of, slower
+from diag.detectors.service import demand_of, slow_steps, slower
 from diag.detectors.view import View
 from diag.detectors.whom import engines_on, places_marked
 from diag.hypotheses.registry import Output
@@ -48,6 +49,7 @@ def examine(view: View) -> Iterator[Output]:
     """Lanes and generation while the card works, errors, and a slower service with clean clocks.
 
     Either is enough: a link can train down without an error, and repeat packets at full width."""
+    view = replace(view, affected=slow_steps(view))
     narrow = _narrowest(view)
     errors = worst(view, "gpu_link_errors_per_second", 1)
     lead = _lead(narrow, errors)
@@ -106,4 +108,4 @@ def _effect(view: View) -> Iterator[Output]:
 
 def _sure(view: View, ratio: float) -> bool:
     found = view.fleet.get("inter_token_seconds_mean")
-    return ratio < 1.05 and found is not None and found.present_ratio >= PRESENT
+    return ratio < 1.05 and found is not None and excluded(found, 1)

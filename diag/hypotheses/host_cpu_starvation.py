@@ -50,8 +50,7 @@ _CPU = (
     "node_cpu_steal_ratio",
     "node_load1",
 )
-_WAITS = ("container_cpu_throttled_ratio", "node_cpu_pressure_ratio")
-_ONE_CORE = 0.9
+_AS_FAST = 1.05
 _WORDS = {
     "container_cpu_throttled_ratio": "share of throttled CPU periods",
     "node_cpu_pressure_ratio": "share of time some task waited for a CPU",
@@ -115,11 +114,10 @@ def examine(view: View) -> Iterator[Output]:
 
 
 def _tells(view: View) -> bool:
-    """Whether a starved process would be seen: throttling or pressure is measured, and the server's own process
-    is not at the end of one core. A host's average hides one core among many."""
-    waits = any(findings_here(view, name)[0] for name in _WAITS)
-    own = [f for f in view.each.get("engine_cpu_ratio", ()) if f.during >= _ONE_CORE]
-    return waits and not own
+    """Whether a free CPU excludes it: only where steps are as fast as before, too. One process at the end of its
+    one core makes neither pressure nor a busy host."""
+    speed = slower(view)
+    return speed is not None and speed[0] < _AS_FAST
 
 
 def _fullest(view: View) -> tuple[Finding | None, Here]:

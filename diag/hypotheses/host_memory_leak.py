@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
 
 from diag.detectors.cues import PRESENT, Explained, Reach, excluded, rises, stated
 from diag.detectors.view import View
 from diag.hypotheses.registry import Output
-from diag.model import Card, Finding, Mitigation
-from diag.quantities import quantity
+from diag.model import Card, Finding, Floats, Mitigation, Stance
+from diag.quantities import change, quantity
 
 CARD = Card(
     id="host_memory_leak",
@@ -34,6 +37,7 @@ _MEMORY = (
     "engine_resident_memory_bytes",
     "container_memory_working_set_bytes",
 )
+_GROWN, _RISING = 1.1, 0.8
 _HARM = {
     "node_major_faults_per_second": "page faults from disk",
     "node_swap_used_bytes": "swap in use",
@@ -48,8 +52,14 @@ def examine(view: View) -> Iterator[Output]:
     most = max(grown, key=lambda f: f.effect) if grown else None
     if most is not None:
         who = most.labels.get("instance") or most.labels.get("container") or "the process"
-        yield rises("resident", most, f"resident memory of {who}")
-        if most.effect >= 1:
+        told = rises("resident", most, f"resident memory of {who}")
+        climbs = _climbs(view, most)
+        if climbs and told.stance is Stance.AGAINST:
+            # One that has climbed all along does not leave its usual wander: that is the climb itself.
+            text = f"resident memory of {who} climbs all the while ({change(most.before, most.during, most.unit)})"
+            told = replace(told, stance=Stance.FOR, degree=0.9, text=text, decisive=False)
+        yield told
+        if most.effect >= 1 or climbs:
             yield Reach({"processes": (who,)})
     left = view.each.get("node_memory_available_ratio", ())
     if left:
@@ -67,6 +77,23 @@ def examine(view: View) -> Iterator[Output]:
             degree=1.0 if low else 0.0,
         )
     yield from _harm(view)
+
+
+def _climbs(view: View, found: Finding) -> bool:
+    """Whether it grew nearly without a step back before anybody felt it, and by a tenth or more in all; once
+    memory is full it grows no more."""
+    grown = found.before > 0 and found.during >= _GROWN * found.before
+    for series in view.case.of(found.signal):
+        if series.labels == found.labels and grown:
+            return _rising(series.within(view.spans.baseline))
+    return False
+
+
+def _rising(values: Floats) -> bool:
+    """Whether four fifths of the points stand above the point a third of the stretch before."""
+    seen = values[np.isfinite(values)]
+    apart = len(seen) // 3
+    return apart >= 3 and float(np.mean(seen[apart:] > seen[:-apart])) >= _RISING
 
 
 def _harm(view: View) -> Iterator[Output]:

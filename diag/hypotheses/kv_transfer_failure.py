@@ -23,7 +23,7 @@ CARD = Card(
     ),
     next_check="The engines' logs for 'KV Transfer metrics' and 'expired' by pair of engines: one pair, one host, or all.",
     chain=("kv_transfer_failures_per_second", "kv_transfer_retries_per_second", "kv_transfer_seconds_mean", "waiting_deferred_requests", "prefill_seconds_mean", "ttft_seconds_mean"),
-    leads_to=("prefill_interference",),
+    leads_to=("prefill_interference", "prefix_cache_broken"),
 )  # fmt: skip
 
 NEEDS = (("kv_transfer_failures_per_second",),)

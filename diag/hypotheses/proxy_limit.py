@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from diag.detectors.clients import crowding_of_hit, hit_clients
 from diag.detectors.cues import Explained, degree_of, rises, stated
 from diag.detectors.in_flight import Deadline, InFlight, deadline_of, in_flight
@@ -28,7 +30,7 @@ CARD = Card(
     chain=("running_requests", "gateway_wait_seconds", "client_gap_seconds", "client_ttft_seconds", "error_ratio"),
 )  # fmt: skip
 
-NEEDS = (("running_requests",), ("client_duration_seconds", "client_ttft_seconds"))
+NEEDS = (("client_duration_seconds", "client_ttft_seconds"),)
 
 
 def examine(view: View) -> Iterator[Output]:
@@ -63,7 +65,7 @@ def _pinned(flow: InFlight) -> Iterator[Output]:
     more = flow.outside_during - flow.outside_before
     if not flow.pinned or more < 1:
         text = f"{quantity(flow.outside_during, 'requests')} wait outside the engines (before: {quantity(flow.outside_before, 'requests')})"
-        yield stated("pinned", "running_requests", False, text, decisive=more < 1)
+        yield stated("pinned", "running_requests", False, text, decisive=more < 0.2)
         return
     degree = min(1.0, max(0.0, flow.pinned - 0.4) / 0.5) * degree_of(
         0.5 + more / max(0.5 * flow.ceiling, 2.0)
@@ -89,7 +91,10 @@ def _outside(view: View) -> Iterator[Output]:
 
 
 def _cuts(deadline: Deadline) -> bool:
-    return deadline.share >= 0.6 and deadline.longer_before >= 0.005 and deadline.longer_during <= 0.001
+    """Answers that used to take longer are cut; or those that are, are long by themselves, and no other slower."""
+    if deadline.share < 0.6 or deadline.longer_during > 0.001:
+        return False
+    return deadline.longer_before >= 0.005 or (deadline.longer_prompts >= 3 and deadline.pace <= 1.2)
 
 
 def _timeouts(deadline: Deadline) -> Iterator[Output]:
@@ -109,6 +114,8 @@ def _timeouts(deadline: Deadline) -> Iterator[Output]:
         f"{quantity(deadline.longer_before, 'ratio')} of answers took longer than {limit} before, "
         f"{quantity(deadline.longer_during, 'ratio')} since"
     )
+    if deadline.longer_prompts >= 3 and np.isfinite(deadline.pace):
+        text += f"; those that fail have prompts ×{deadline.longer_prompts:.0f} as long, the others take ×{deadline.pace:.2f} what they did"
     yield stated("cut_off", "client_duration_seconds", cuts, text, degree=1.0 if cuts else 0.2)
     if cuts:
         yield Explained(0.8)
@@ -119,6 +126,8 @@ def _everyone(view: View) -> Iterator[Output]:
     hit = hit_clients(view)
     if hit is None or hit.known < 2:
         return
+    if not hit.names:
+        return  # nobody's own wait stands out: that tells no client from another
     alike = len(hit.names) > 1 or hit.share < 0.5
     text = f"{len(hit.names)} of {hit.known} clients wait longer"
     yield stated("everyone", "top_tenant_ratio", alike, text, degree=1.0 if alike else 0.1)

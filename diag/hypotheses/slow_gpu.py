@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from diag.detectors.findings import judge_values
 from diag.detectors.gpus import gpu_name
 from diag.detectors.peers import busy_only, same_card, slower_there, under_load
 from diag.detectors.places import findings_here, series_here
-from diag.detectors.service import demand_of, slower
+from diag.detectors.service import demand_of, slow_steps, slower
 from diag.detectors.view import View
 from diag.detectors.whom import engines_on
 from diag.hypotheses.registry import Output
@@ -54,6 +55,7 @@ _REASONS = {
 
 def examine(view: View) -> Iterator[Output]:
     """Slower here and not there, at equal work, with clean clock and flags, and fewer watts for it."""
+    view = replace(view, affected=slow_steps(view))
     speed = slower(view)
     if speed is None:
         return
@@ -63,8 +65,12 @@ def examine(view: View) -> Iterator[Output]:
     flat_steps = view.fleet.get("inter_token_seconds_mean")
     sure = flat_steps is not None and excluded(flat_steps, 1) and ratio < 1.1
     yield stated("slower", "inter_token_seconds_mean", degree >= 0.5, text, degree=degree, decisive=sure)
-    watts = _weakest(view)
-    if watts is not None:
+    cards = _per_card(view)
+    watts = min(cards, key=lambda f: f.effect, default=None)
+    if watts is not None and _alike(cards):
+        text = f"all {len(cards)} cards draw less, about alike: they wait for something that they share"
+        yield stated("watts", watts.signal, False, text, degree=0.3)
+    elif watts is not None:
         _, here = findings_here(view, "gpu_power_watts")
         yield here.judge(falls("watts", watts, f"power of {gpu_name(watts.labels)} at equal clock and use"))
         if watts.effect <= -1 and degree >= 0.5:
@@ -85,14 +91,19 @@ def examine(view: View) -> Iterator[Output]:
         yield stated("demand_flat", "arrivals_per_second", not demand.moved, text, degree=1 - demand.degree)
 
 
-def _weakest(view: View) -> Finding | None:
-    """Watts at equal clock and equal use, busy moments only, at the card that lost most of them: a card that
-    waits for its host between steps draws less, and is not slow."""
+def _alike(cards: Sequence[Finding]) -> bool:
+    """Whether all cards lost watts, each at least half as much as the one that lost most: that is no card."""
+    lost = [1.0 - f.during / f.before for f in cards if f.before > 0]
+    return len(lost) >= 2 and max(lost) > 0.07 and min(lost) >= 0.5 * max(lost)
+
+
+def _per_card(view: View) -> tuple[Finding, ...]:
+    """Watts at equal clock and equal use, busy moments only, of each card: one that waits for its host between
+    steps draws less, and is not slow."""
     watts, _ = series_here(view, "gpu_power_watts")
     clocks = {gpu_name(one.labels): one for one in view.case.of("gpu_sm_clock_hertz")}
     found = [_per_clock(view, one, clocks.get(gpu_name(one.labels))) for one in watts]
-    known = [one for one in found if one is not None]
-    return min(known, key=lambda f: f.effect) if known else None
+    return tuple(one for one in found if one is not None)
 
 
 def _per_clock(view: View, watts: Series, clock: Series | None) -> Finding | None:

@@ -163,10 +163,13 @@ def _sent(view: View, window: Window, target: str) -> Flags:
 
 
 def _served(view: View, window: Window, target: str = "") -> int | None:
-    """First tokens that clients got from requests sent in ``window``; None without records."""
+    """Requests sent in ``window`` that were answered; None without records."""
     if view.workload is None:
         return None
-    return int((_sent(view, window, target) & (view.workload.requests.ttft > 0)).sum())
+    r = view.workload.requests
+    # A gateway's records know when an answer ended, and not when it began.
+    answered = (r.ttft > 0) | (np.isfinite(r.duration) & ~r.failed & ~r.aborted)
+    return int((_sent(view, window, target) & answered).sum())
 
 
 def _traffic(view: View, window: Window, target: str = "") -> Iterator[Output]:
@@ -175,7 +178,7 @@ def _traffic(view: View, window: Window, target: str = "") -> Iterator[Output]:
         return
     count = int(_sent(view, window, target).sum())
     if count:
-        text = f"clients got {served} first tokens from {count} requests meanwhile; the page shows none"
+        text = f"{served} of {count} requests were answered meanwhile; the page shows none"
         yield stated(
             "traffic", "first_tokens_per_second", served > 0, text, during=float(served), unit="requests"
         )

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
-from diag.detectors.cues import Reach, falls, rises, stated
+import numpy as np
+
+from diag.detectors.cues import PRESENT, Reach, falls, rises, stated
 from diag.detectors.gpus import gpu_name, same_gpu, worst
 from diag.detectors.places import findings_here
 from diag.detectors.service import slower
@@ -39,17 +42,20 @@ def examine(view: View) -> Iterator[Output]:
         return
     _, here = findings_here(view, "gpu_sm_clock_hertz")
     where = gpu_name(lead.labels)
+    whole = not _reasons_ended(view)
     if reason is not None:
         yield here.judge(
             rises("reason", reason, f"time under a thermal clock limit on {gpu_name(reason.labels)}")
         )
     if clock is not None:
-        yield here.judge(
+        told = here.judge(
             falls("clock", same_gpu(view, "gpu_sm_clock_hertz", lead) or clock, f"SM clock of {where}")
         )
+        yield replace(told, decisive=told.decisive and whole)
     heat = same_gpu(view, "gpu_temperature_celsius", lead)
     if heat is not None:
-        yield here.judge(rises("heat", heat, f"temperature of {where}"))
+        told = here.judge(rises("heat", heat, f"temperature of {where}"))
+        yield replace(told, decisive=told.decisive and whole)
     speed = slower(view)
     if speed is not None:
         ratio, seen = speed
@@ -59,3 +65,11 @@ def examine(view: View) -> Iterator[Output]:
     if reason is not None and reason.effect >= 1:
         hot = places_marked(view, (reason.signal,), 1)
         yield Reach({"gpus": tuple(gpu_name(one) for one in hot), "instances": engines_on(view, hot)})
+
+
+def _reasons_ended(view: View) -> bool:
+    """Whether the reasons were told before and are no more: an exporter that lost them is not to be trusted with
+    an all-clear."""
+    told = view.case.of("gpu_thermal_throttle_ratio")
+    before = any(np.isfinite(s.within(view.spans.baseline)).any() for s in told)
+    return before and all(float(np.isfinite(s.within(view.spans.incident)).mean()) < PRESENT for s in told)

@@ -330,7 +330,8 @@ WEIGHTS: Mapping[str, Mapping[str, Weight]] = {
         "keys_there": _w(1.2, 0.2, "stale metadata is another cause", root=True),
     },
     "stale_cache_peer": {
-        "misses": _w(12, 0.02, "what is believed to be there must be missed", driver=True),
+        "misses": _w(12, 0.02, "what is believed to be there must be missed", "misses", driver=True),
+        "elsewhere": _w(10, 0.1, "what peers held must be found no more", "misses", driver=True),
         "fresh": _w(4, 0.2, "somebody took a dead process's place"),
         "links_sound": _w(1.5, 0.15, "links that went down are another cause"),
         "late": _w(2, 0.1, "those who asked in vain compute it"),
