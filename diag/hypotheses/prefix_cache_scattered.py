@@ -80,7 +80,7 @@ def examine(view: View) -> Iterator[Output]:
         )
         if main is not None and main.effect <= -1:
             yield Explained(share)
-    yield Reach({"instances": view.affected})
+    yield Reach({"instances": tuple(sorted(view.engines))})
 
 
 def _contrast(view: View) -> Iterator[Output]:

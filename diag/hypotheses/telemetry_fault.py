@@ -49,7 +49,7 @@ def examine(view: View) -> Iterator[Output]:
         text = f"the page of {instance} did not change in a single digit for {quantity(window.seconds, 'seconds')}, though every scrape succeeded"
         yield stated("frozen", "target_up", True, text, onset=window.start)
         yield from _traffic(view, window, instance)
-        yield Reach({"targets": (instance,)})
+        yield Reach({"targets": tuple(sorted({where for where, _ in stalls}))})
         return
     lost = list(_lost(view))
     if lost:
@@ -107,29 +107,31 @@ def _lost(view: View) -> Iterator[Output]:
     began_anew = {c.target for c in view.changes if c.kind == "restart"}
     outages = [o for o in view.outages if o.target in view.engines and o.target not in began_anew]
     ended = _ended(view)
-    if not outages and ended is None:
+    if not outages and not ended:
         return
     if outages:
         longest = max(outages, key=lambda o: o.window.seconds)
         window, target = longest.window, longest.target
+        everyone = {o.target for o in outages}
         text = f"{target} answered no scrape for {quantity(window.seconds, 'seconds')}, and was not restarted"
     else:
-        assert ended is not None
-        target, window = ended
+        target, window = ended[0]
+        everyone = {where for where, _ in ended}
         known = "it answers its scrapes" if _up(view, target, window) else "nothing says that it is down"
         text = f"series of {target} end {quantity(window.seconds, 'seconds')} before the window does, though {known}"
     served = _served(view, window, target)
     # A page that is answered without the engine's series lies, whether anybody was served or not.
-    told = not outages and ended is not None and _up(view, target, window)
+    told = not outages and _up(view, target, window)
     degree = 1.0 if served else 0.9 if told else 0.6
     yield stated("lost", "target_up", served != 0, text, degree=degree, onset=window.start)
     yield from _traffic(view, window, target)
-    yield Reach({"targets": (target,)})
+    yield Reach({"targets": tuple(sorted(everyone))})
 
 
-def _ended(view: View) -> tuple[str, Window] | None:
-    """An engine whose gauges end for a tenth of the window or more while its target stays up, or is not even
+def _ended(view: View) -> list[tuple[str, Window]]:
+    """Engines whose gauges end for a tenth of the window or more while their target stays up, or is not even
     asked any more (it fell out of the scraper's list) though clients still get answers from it."""
+    found: list[tuple[str, Window]] = []
     end, least = view.case.window.end, view.case.window.seconds / 10
     for series in view.case.of("running_requests"):
         seen = series.times[np.isfinite(series.values)]
@@ -138,8 +140,8 @@ def _ended(view: View) -> tuple[str, Window] | None:
             continue
         window = Window(float(seen[-1]), end)
         if _up(view, where, window) or (_up(view, where, window) is None and _served(view, window, where)):
-            return where, window
-    return None
+            found.append((where, window))
+    return sorted(found, key=lambda pair: (pair[1].start, pair[0]))
 
 
 def _up(view: View, target: str, window: Window) -> bool | None:
