@@ -13,7 +13,7 @@ import pytest
 
 from diag.engines.llmdiag import LLMDIAG
 from diag.engines.registry import Definition
-from diag.signals.algebra import Aggregate, Binary, Clamp, Expr, FirstOf, Gauge, Rate, Select
+from diag.signals.algebra import Aggregate, Binary, Clamp, Expr, FirstOf, Gauge, Rate, Scale, Select
 from diag_exporter.families import Family
 from diag_exporter.reference import documented, entries
 
@@ -51,7 +51,7 @@ def _used(expr: Expr) -> Iterator[tuple[type, Select]]:
     match expr:
         case Gauge() | Rate():
             yield type(expr), expr.select
-        case Aggregate() | Clamp():
+        case Aggregate() | Clamp() | Scale():
             yield from _used(expr.expr)
         case Binary():
             yield from (*_used(expr.left), *_used(expr.right))
@@ -116,8 +116,9 @@ def test_no_other_use_is_left_over(pattern: str) -> None:
 
 @pytest.fixture(scope="session")
 def captures(checkout: Path) -> str:
-    folder = checkout / "tests" / "captures"
-    return "".join((folder / f"llmdiag_{page}.prom").read_text() for page in ("demo", "sessions"))
+    tests = checkout / "tests"
+    pages = ("captures/llmdiag_demo", "captures/llmdiag_sessions", "exporters/gpu/golden/h200_idle")
+    return "".join((tests / f"{page}.prom").read_text() for page in pages)
 
 
 def test_the_kept_page_has_no_name_that_is_gone(captures: str) -> None:
