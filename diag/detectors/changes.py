@@ -47,7 +47,10 @@ class Outage:
 def changes_of(case: Case) -> tuple[Change, ...]:
     """All changes in the case's window, in time order."""
     outages = outages_of(case)
-    found = [*_events(case), *(_since_outage(c, outages) for c in (*_facts(case), *_restarts(case)))]
+    found = [
+        *_events(case),
+        *(_since_outage(c, outages) for c in (*_facts(case), *_pools(case), *_restarts(case))),
+    ]
     return tuple(sorted(found, key=lambda change: (change.time, change.kind, change.target)))
 
 
@@ -81,6 +84,18 @@ def _facts(case: Case) -> Iterator[Change]:
             continue
         text = f"{fact.name} {earlier.value} → {fact.value} on {where or 'the engine'} ({fact.source})"
         yield Change(fact.since, "fact", where, fact.name, earlier.value, fact.value, text)
+
+
+def _pools(case: Case) -> Iterator[Change]:
+    """A pool of another size, where the engine exports it as a number."""
+    for series in case.of("kv_capacity_tokens"):
+        seen = np.isfinite(series.values) & (series.values > 0)
+        times, values = series.times[seen], series.values[seen]
+        where = series.labels.get("instance", "")
+        for i in np.flatnonzero(np.abs(np.diff(values)) > 0.01 * values[:-1]):
+            before, after = f"{values[i]:.0f}", f"{values[i + 1]:.0f}"
+            text = f"kv_capacity_tokens {before} → {after} on {where or 'the engine'}"
+            yield Change(float(times[i + 1]), "fact", where, "kv_capacity_tokens", before, after, text)
 
 
 def _restarts(case: Case) -> Iterator[Change]:

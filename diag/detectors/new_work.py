@@ -17,7 +17,6 @@ from diag.records.cohorts import Flags, Requests
 
 __all__ = ["Costly", "Extra", "costly_of", "extra_of", "new_work", "steps_of_giants"]
 
-_SLACK = 1.5  # times a tenant's usual misses
 _FEWEST = 8
 _GIANT = 1.5  # times what nine tenths of the usual requests need
 _LEAST_RATE = 30.0  # tokens per second below which nothing is said of where they come from
@@ -50,7 +49,7 @@ def new_work(requests: Requests, base: Flags) -> Floats:
     """Tokens of each prompt that had to be computed and were not to be expected in a cache; the whole prompt
     where cached tokens are not known, NaN where the length is not."""
     computed = np.where(np.isfinite(requests.cached), requests.prompt - requests.cached, requests.prompt)
-    expected = _SLACK * requests.prompt * _usual_misses(requests, base)
+    expected = requests.prompt * _usual_misses(requests, base)
     work: Floats = np.minimum(computed, expected)
     return work
 

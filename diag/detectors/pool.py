@@ -16,7 +16,7 @@ from diag.detectors.view import View
 from diag.model import Floats, Series, Window
 from diag.stats.robust import theil_sen
 
-__all__ = ["Floor", "floor_of", "number_of_fact", "pool_tokens"]
+__all__ = ["Floor", "floor_of", "number_of_fact", "pool_tokens", "use_around"]
 
 _BLOCKS = 10
 _FEWEST_BLOCKS = 5
@@ -70,6 +70,20 @@ def pool_tokens(view: View, instance: str = "") -> float | None:
         return stated
     blocks, size = (number_of_fact(view, n, instance) for n in ("kv_blocks", "block_size_tokens"))
     return blocks * size if blocks is not None and size is not None else None
+
+
+def use_around(view: View, moment: float) -> float | None:
+    """The fullest pool of the slow engines around a moment, 0 … 1; None when not known. Prompts that share no
+    blocks any more take more room: a pool that fills up after hits are lost is a consequence."""
+    reach = view.spans.look_back_seconds + 2 * view.case.step_seconds
+    around = Window(moment - reach, moment + reach)
+    found = [
+        series.within(around)
+        for series in view.case.of("kv_cache_usage_ratio")
+        if not view.affected or series.labels.get("instance") in view.affected
+    ]
+    known = [float(np.nanmax(values)) for values in found if np.isfinite(values).any()]
+    return max(known, default=None)
 
 
 def floor_of(view: View, instance: str) -> Floor | None:

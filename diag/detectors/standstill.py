@@ -45,11 +45,13 @@ class Standstill:
 
 
 def standstills(view: View) -> tuple[Standstill, ...]:
-    """All that overlap the incident, longest first."""
+    """All that overlap the incident or end just before it, longest first: what waited shows in the clocks
+    only once it is answered, so that the harm may be seen when the silence is over."""
     found: list[Standstill] = []
     for running in view.case.of("running_requests"):
         found.extend(_of_instance(view, running))
-    inside = [s for s in found if s.window.end > view.spans.incident.start]
+    late = view.spans.look_back_seconds + 2 * view.case.step_seconds
+    inside = [s for s in found if s.window.end > view.spans.incident.start - late]
     return tuple(sorted(inside, key=lambda s: -s.window.seconds))
 
 

@@ -38,7 +38,6 @@ CARD = Card(
     ),
     next_check="List requests far above the usual prompt length with arrival time and first-token time.",
     chain=("giant_prompt_ratio", "prompt_tokens_per_request_p99", "prefill_seconds_mean", "ttft_seconds_p95"),
-    leads_to=("prefill_interference",),
 )  # fmt: skip
 
 NEEDS = (("giant_prompt_ratio", "prompt_tokens_per_request_p99"),)

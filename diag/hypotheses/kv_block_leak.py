@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from diag.detectors.cues import PRESENT, Explained, Reach, flat, stated
-from diag.detectors.pool import Floor, floor_of
+from diag.detectors.pool import Floor, floor_of, use_around
 from diag.detectors.service import demand_of
 from diag.detectors.standstill import seen_ratio, standstills
 from diag.detectors.view import View
@@ -65,6 +65,7 @@ def examine(view: View) -> Iterator[Output]:
         yield stated("page_moves", "engine_cpu_ratio", False, f"the page of {worst.instance} stands still")
     yield from _harm(view, worst)
     yield from _reset(view, worst)
+    yield from _shared(view)
     demand = demand_of(view)
     # Leaked blocks push cached ones out: that fewer tokens are cached is a consequence.
     moved = [what for what in demand.moved if "cached" not in what]
@@ -148,3 +149,16 @@ def _reset(view: View, floor: Floor) -> Iterator[Output]:
     yield stated(
         "reset", "kv_cache_usage_ratio", floor.early < 0.5 * floor.before_restart, text, onset=began[-1].time
     )
+
+
+def _shared(view: View) -> Iterator[Output]:
+    """Hits that go while there is room were not pushed out: what was shared is then held by each request."""
+    hits = view.fleet.get("prefix_cache_hit_ratio")
+    if hits is None or hits.effect > -1 or hits.onset is None:
+        return
+    most = use_around(view, hits.onset)
+    if most is not None and most < _FULL:
+        text = f"prefix-cache hits went when the pool was {quantity(most, 'ratio')} full: requests that shared blocks each hold their own since"
+        yield stated(
+            "shared_still", hits.signal, False, text, before=hits.before, during=hits.during, unit="ratio"
+        )

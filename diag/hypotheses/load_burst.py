@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
 
 from diag.detectors.cues import Explained, flat, rises, stated
+from diag.detectors.findings import fleet_series
 from diag.detectors.view import View
 from diag.hypotheses.registry import Output
-from diag.model import Card, Mitigation
+from diag.model import Card, Finding, Mitigation
 from diag.quantities import quantity
+from diag.signals import SIGNALS
 
 CARD = Card(
     id="load_burst",
@@ -33,7 +39,27 @@ CARD = Card(
 
 # A service that was well used is overloaded by a quarter more; whether it is, its queue says.
 _SMALLEST = 0.6
+_FEWEST = 5
 NEEDS = (("arrivals_per_second", "first_tokens_per_second"),)
+
+
+def _with_queue(view: View, rate: Finding) -> Finding:
+    """First tokens are what is served; what arrives is that and what the queue grew by."""
+    waiting = fleet_series(view.case, "waiting_requests", view.affected or None)
+    if rate.signal != "first_tokens_per_second" or waiting is None or rate.before <= 0 or rate.during <= 0:
+        return rate
+    values = waiting.within(view.spans.incident)
+    values = values[np.isfinite(values)]
+    if len(values) < _FEWEST:
+        return rate
+    grown = max(float(np.max(values)) - float(values[0]), 0.0) / view.spans.incident.seconds
+    if grown < 0.05 * rate.during:
+        return rate
+    more = math.log1p(grown / rate.during) / SIGNALS[rate.signal].floor
+    shifted = [bound + more if bound is not None else None for bound in (rate.low, rate.high)]
+    return replace(
+        rate, during=rate.during + grown, effect=rate.effect + more, low=shifted[0], high=shifted[1]
+    )
 
 
 def examine(view: View) -> Iterator[Output]:
@@ -41,6 +67,7 @@ def examine(view: View) -> Iterator[Output]:
     rate = view.finding("arrivals_per_second", "first_tokens_per_second")
     if rate is None:
         return
+    rate = _with_queue(view, rate)
     evidence = rises("rate", rate, "request rate", smallest=_SMALLEST)
     yield evidence
     queue = view.phases.share("queue")

@@ -12,6 +12,7 @@ import numpy as np
 
 from diag.detectors.cues import Explained, Reach, falls, flat, stated
 from diag.detectors.new_work import extra_of
+from diag.detectors.pool import use_around
 from diag.detectors.view import View
 from diag.detectors.whom import tenants_moved
 from diag.detectors.workload import Workload
@@ -76,8 +77,10 @@ def examine(view: View) -> Iterator[Output]:
         yield flat("lengths_flat", length, "prompt length", sign=1)
     usage = view.fleet.get("kv_cache_usage_ratio")
     if usage is not None:
-        pressed = max(usage.peak, usage.during) >= 0.95
-        text = f"KV cache peaks at {quantity(max(usage.peak, usage.during), 'ratio')}: " + (
+        most = use_around(view, hits.onset) if hits.onset is not None else None
+        most = max(usage.peak, usage.during) if most is None else most
+        pressed = most >= 0.95
+        text = f"KV cache at most {quantity(most, 'ratio')} full when hits were lost: " + (
             "cached blocks are being evicted" if pressed else "no pressure to evict cached blocks"
         )
         yield stated("no_pressure", usage.signal, not pressed, text, during=usage.peak, unit="ratio")

@@ -11,7 +11,7 @@ from diag.detectors.slots import Slots, parked_slots
 from diag.detectors.standstill import standstills
 from diag.detectors.view import Pin, View
 from diag.hypotheses.registry import Output
-from diag.model import Card, Finding, Mitigation
+from diag.model import Card, Mitigation
 from diag.quantities import quantity
 
 CARD = Card(
@@ -30,11 +30,12 @@ CARD = Card(
 )  # fmt: skip
 
 NEEDS = (("running_requests",), ("waiting_requests",))
+_PARKED = ("waiting_deferred_requests", "grammar_queue_requests")
+_NO_CEILING = 0.5
 
 
 def examine(view: View) -> Iterator[Output]:
     """A ceiling, free memory, and whether ceiling or demand moved."""
-    waiting = view.fleet.get("waiting_requests")
     pins = [pin for pin in view.pins if not view.affected or pin.instance in view.affected]
     pin = max(pins, key=lambda p: (p.binds, p.waiting), default=None)
     adapters = _adapters(view)
@@ -46,7 +47,7 @@ def examine(view: View) -> Iterator[Output]:
         yield from _parked(view, slots)
         return
     if pin is None or not pin.binds or pin.ceiling < 0.5:
-        yield _free(view.fleet.get("running_requests"), waiting, pin)
+        yield _free(view, pin)
         return
     free = pin.kv_usage is not None and pin.kv_usage < 0.9
     text = f"{pin.ceiling:.0f} requests run, never more, for {quantity(pin.share, 'ratio')} of the time in which others wait ({pin.waiting:.0f} on average)"
@@ -175,15 +176,26 @@ def _serves(view: View, instance: str) -> Iterator[Output]:
         yield stated("serves", "generation_tokens_per_second", False, text)
 
 
-def _free(running: Finding | None, waiting: Finding | None, pin: Pin | None) -> Output:
+def _free(view: View, pin: Pin | None) -> Output:
     """No ceiling: nobody waits, or what runs goes up and down while others do."""
+    running, waiting = view.fleet.get("running_requests"), view.fleet.get("waiting_requests")
+    held = [waiting, *(view.fleet.get(name) for name in _PARKED)]
+    # Whoever is parked waits as well: for a slot of another kind, as far as anybody can tell.
+    parked = max((f.during for f in held[1:] if f is not None), default=0.0)
     present = all(f is not None and f.present_ratio >= PRESENT for f in (running, waiting))
+    degree = 0.0
     if pin is not None and pin.ceiling < 0.5:
         text = "nothing runs at all while others wait: that is no limit on how many run"
     elif pin is not None:
+        # Gauges averaged over a look-back blur a ceiling: near four fifths it may be one.
+        degree = min(0.45, 0.6 * pin.share)
+        present = present and pin.share < _NO_CEILING
         text = f"no ceiling: the most that ran at once ({pin.ceiling:.0f}) ran for only {quantity(pin.share, 'ratio')} of the time in which others waited"
+    elif parked >= 1:
+        degree, present = 0.4, False
+        text = f"{quantity(parked, 'requests')} are parked; whether a limit holds them is not known"
     elif waiting is not None:
         text = f"nobody waits for long: {quantity(waiting.during, 'requests')} on average"
     else:
         text = "it is not known whether anybody waits"
-    return stated("pinned", "running_requests", False, text, decisive=present)
+    return stated("pinned", "running_requests", False, text, degree=degree, decisive=present)

@@ -77,6 +77,12 @@ def _others(work: Workload, view: View, name: str) -> Iterator[Output]:
     yield stated(
         "others_level", "arrivals_per_second", level, text, before=before, during=during, unit="per second"
     )
+    if own_before > 0:
+        more = own > 1.15 * own_before
+        text = f"{name} sends {'more' if more else 'no more'} requests than before"
+        yield stated(
+            "more", "arrivals_per_second", more, text, before=own_before, during=own, unit="per second"
+        )
     waits = [r.waited[others & window] for window in (work.baseline, work.incident)]
     waits = [w[np.isfinite(w)] for w in waits]
     if all(len(w) >= 8 for w in waits):
