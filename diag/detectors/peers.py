@@ -26,6 +26,7 @@ __all__ = [
 ]
 
 _BUSY = 0.3  # a GPU used less has no reason to hold clock, power or link up
+_MOSTLY = 0.5
 _FEWEST = 12  # requests on either side of a share
 
 
@@ -64,14 +65,22 @@ def busy_only(view: View, series: Series) -> Series:
     which no engine on it ran anything; as it is where neither is."""
     use = same_card(view.case.of("gpu_utilization_ratio"), series.labels)
     if use is not None and len(use.times) == len(series.times):
-        busy = np.isfinite(use.values) & (use.values >= _BUSY)
+        busy = _wholly(np.isfinite(use.values) & (use.values >= _BUSY), view.spans.overlap_points)
     else:
         working = _working(view, series)
         if working is None:
             return series
-        busy = working
+        busy = _wholly(working, view.spans.overlap_points)
     values: Floats = np.where(busy, series.values, np.nan)
     return Series(series.signal, series.labels, series.times, values, series.producer)
+
+
+def _wholly(busy: Flags, overlap: int) -> Flags:
+    """Without the points whose look-back reaches into idle time, or just precedes it: they are half of each.
+    Where hardly any would be left (a card that is now busy, now idle) all are kept."""
+    idle = np.convolve(~busy, np.ones(2 * overlap + 1), mode="same")[: len(busy)] > 0
+    wholly: Flags = busy & ~idle
+    return wholly if wholly.sum() >= _MOSTLY * busy.sum() else busy
 
 
 def _working(view: View, series: Series) -> Flags | None:
