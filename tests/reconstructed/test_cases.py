@@ -20,7 +20,7 @@ from diag.triage import triage
 _IDS = {card.id for card in cards()}
 _FAMILIES = set("ABCDEFGHIJKL")
 _SURE = {"maintainer-confirmed", "reporter-confirmed", "likely", "unresolved"}
-_BYTES_MAX = 130_000
+_BYTES_MAX = 160_000
 _CONFIDENT = 0.7
 
 
