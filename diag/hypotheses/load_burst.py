@@ -10,6 +10,7 @@ import numpy as np
 
 from diag.detectors.cues import Explained, flat, rises, stated
 from diag.detectors.findings import fleet_series
+from diag.detectors.rates import rate_over_all
 from diag.detectors.view import View
 from diag.hypotheses.registry import Output
 from diag.model import Card, Finding, Mitigation
@@ -64,7 +65,7 @@ def _with_queue(view: View, rate: Finding) -> Finding:
 
 def examine(view: View) -> Iterator[Output]:
     """Rate up, excess in the queue, everything else level, nobody alone responsible."""
-    rate = view.finding("arrivals_per_second", "first_tokens_per_second")
+    rate = rate_over_all(view)
     if rate is None:
         return
     rate = _with_queue(view, rate)

@@ -8,6 +8,8 @@ import numpy as np
 
 from diag.detectors.cues import Explained, Reach, degree_of, flat, stated
 from diag.detectors.peers import Spread, spread_of
+from diag.detectors.rates import rate_over_all
+from diag.detectors.standstill import standstills
 from diag.detectors.view import View
 from diag.hypotheses.registry import Output
 from diag.model import Card, Mitigation
@@ -45,7 +47,7 @@ def examine(view: View) -> Iterator[Output]:
     if spread is None:
         return
     yield _share(spread)
-    rate = view.finding("arrivals_per_second", "first_tokens_per_second")
+    rate = rate_over_all(view)
     if rate is not None:
         yield flat("rate_flat", rate, "requests a second over all", sign=1)
     if spread.during - spread.before <= 0.3:
@@ -56,9 +58,11 @@ def examine(view: View) -> Iterator[Output]:
     ]
     if hits:
         yield flat("hits_hold", hits[0], f"hit rate of {spread.instance}", sign=-1)
-    gone = [o for o in view.outages if not _same(o.target, spread) and o.target in view.engines]
+    gone = [o.target for o in view.outages if not _same(o.target, spread) and o.target in view.engines]
+    # One that answers its scrapes and serves nobody leaves its part to the others as well.
+    gone += [s.instance for s in standstills(view) if not _same(s.instance, spread)]
     if view.case.of("target_up"):
-        text = f"{gone[0].target} was away" if gone else "no other replica was away"
+        text = f"{gone[0]} was away, or served nobody" if gone else "no other replica was away"
         yield stated("peers_alive", "target_up", not gone, text, degree=0.1 if gone else 1.0)
     yield Reach({"instances": (spread.instance,)})
 
