@@ -12,7 +12,7 @@ from diag.detectors.rates import rate_over_all
 from diag.detectors.standstill import standstills
 from diag.detectors.view import View
 from diag.hypotheses.registry import Output
-from diag.model import Card, Mitigation
+from diag.model import Card, Mitigation, Window
 from diag.quantities import quantity
 
 CARD = Card(
@@ -31,6 +31,7 @@ CARD = Card(
 )  # fmt: skip
 
 NEEDS = (("first_tokens_per_second", "running_requests"),)
+_AWAY = 0.2  # of the incident
 
 
 def examine(view: View) -> Iterator[Output]:
@@ -58,13 +59,21 @@ def examine(view: View) -> Iterator[Output]:
     ]
     if hits:
         yield flat("hits_hold", hits[0], f"hit rate of {spread.instance}", sign=-1)
-    gone = [o.target for o in view.outages if not _same(o.target, spread) and o.target in view.engines]
+    away = [(o.target, o.window) for o in view.outages if o.target in view.engines]
     # One that answers its scrapes and serves nobody leaves its part to the others as well.
-    gone += [s.instance for s in standstills(view) if not _same(s.instance, spread)]
+    away += [(s.instance, s.window) for s in standstills(view)]
+    gone = [who for who, window in away if not _same(who, spread) and _counts(view, window)]
     if view.case.of("target_up"):
         text = f"{gone[0]} was away, or served nobody" if gone else "no other replica was away"
-        yield stated("peers_alive", "target_up", not gone, text, degree=0.1 if gone else 1.0)
+        yield stated("peers_alive", "target_up", not gone, text, degree=0.0 if gone else 1.0)
     yield Reach({"instances": (spread.instance,)})
+
+
+def _counts(view: View, window: Window) -> bool:
+    """Whether an absence is long enough to move work to others, and not a few lost scrapes."""
+    seen = view.spans.incident
+    inside = min(window.end, seen.end) - max(window.start, seen.start)
+    return inside >= _AWAY * seen.seconds
 
 
 def _share(spread: Spread) -> Output:
