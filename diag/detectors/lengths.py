@@ -12,6 +12,7 @@ import numpy as np
 
 from diag.detectors.findings import fleet_series
 from diag.detectors.view import View
+from diag.model import Window
 from diag.stats.timing import correlation
 
 __all__ = ["Climb", "climb_of", "follows"]
@@ -21,7 +22,7 @@ _CLIMBS = 1.25
 
 @dataclass(frozen=True, slots=True)
 class Climb:
-    """Median of the raised points in the first and in the last third of the incident, in tokens."""
+    """Median of the raised points in the first and in the last third since they rose, in tokens."""
 
     signal: str
     early: float
@@ -39,7 +40,10 @@ def climb_of(view: View, signal: str) -> Climb | None:
     series = fleet_series(view.case, signal, view.affected or None)
     if finding is None or series is None or finding.effect < 1:
         return None
-    values = series.within(view.spans.incident)
+    # A climb begins before anybody feels it: from its own departure on, not from the symptom's.
+    span = view.spans.incident
+    begun = span.start if finding.onset is None else min(finding.onset, span.start)
+    values = series.within(Window(begun, span.end))
     raised = np.where(values > 1.25 * finding.before, values, np.nan)
     third = len(raised) // 3
     early, late = raised[:third], raised[len(raised) - third :]
