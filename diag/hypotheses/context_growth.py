@@ -76,6 +76,7 @@ def examine(view: View) -> Iterator[Output]:
     else:
         yield from _ramp(view)
         if work is not None:
+            yield from _between(work)
             longer = tenants_moved(work, "request_prompt_tokens", work.requests.prompt, 1)
             yield Reach({"tenants": longer})
     outputs = view.finding("request_output_tokens", "output_tokens_per_request_mean")
@@ -130,6 +131,23 @@ def _sessions(work: Workload) -> Iterator[Output]:
         yield Named(f"{len(growth.sessions)} sessions resend their whole growing history, up to {longest}")
         beyond = np.maximum(np.nan_to_num(work.requests.prompt) - growth.usual_tokens, 0.0) * growth.grown
         yield Reach({"sessions": growth.sessions[:20], "tenants": tenants_of(work, beyond)})
+
+
+def _between(work: Workload) -> Iterator[Output]:
+    """Without sessions: who grows passes every length on the way, giants have nothing between them and the rest."""
+    growth = work.growth
+    if growth is None:
+        return
+    prompt = np.nan_to_num(work.requests.prompt)
+    longest = prompt[growth.giant & work.incident]
+    if len(longest) < 3:
+        return
+    middle = (prompt > growth.usual_tokens) & (prompt < 0.5 * float(np.median(longest)))
+    usual = float(middle[work.baseline].mean())
+    added = float(middle[work.incident].mean()) - usual
+    if added < 0.5 * float(growth.giant[work.incident].mean()):
+        text = f"{len(longest)} requests are giants, and hardly any is between them and the usual {quantity(growth.usual_tokens, 'tokens')}: nothing grew to that"
+        yield stated("giants", "giant_prompt_ratio", False, text)
 
 
 def _ramp(view: View) -> Iterator[Output]:

@@ -52,6 +52,7 @@ NEEDS = (
     ("running_requests", "waiting_requests"),
 )
 _SPINS, _IDLE = 0.9, 0.1
+_COARSE_SECONDS = 60.0
 
 
 def examine(view: View) -> Iterator[Output]:
@@ -85,8 +86,15 @@ def _none(view: View, silent: tuple[Standstill, ...]) -> Output:
         )
         return stated("silent", "generation_tokens_per_second", False, text, degree=0.3)
     whole = seen_ratio(view, "generation_tokens_per_second", "prompt_tokens_per_second") >= PRESENT
+    # Points minutes apart are means over minutes: a silence shorter than that leaves none of them at zero.
+    coarse = max(view.case.step_seconds, view.spans.look_back_seconds) > _COARSE_SECONDS
     text = "tokens flow whenever requests are there"
-    return stated("silent", "generation_tokens_per_second", False, text, decisive=whole)
+    if coarse:
+        text += ", as far as such coarse points tell"
+    return stated(
+        "silent", "generation_tokens_per_second", False, text, degree=0.3 if coarse else 0.0,
+        decisive=whole and not coarse,
+    )  # fmt: skip
 
 
 def _held(view: View, still: Standstill) -> Iterator[Output]:

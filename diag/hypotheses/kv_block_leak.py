@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from diag.detectors.cues import PRESENT, Explained, Reach, flat, stated
 from diag.detectors.pool import Floor, floor_of, use_around
 from diag.detectors.service import demand_of
-from diag.detectors.standstill import seen_ratio, standstills
+from diag.detectors.standstill import same_instance, seen_ratio, standstills
 from diag.detectors.view import View
 from diag.hypotheses.registry import Output
 from diag.model import Card, Mitigation
@@ -115,9 +115,13 @@ def _floor(view: View, floor: Floor) -> Output:
     true = floor.unaccounted >= _ROSE and floor.late - floor.early >= _ROSE and floor.rising >= 0.7
     text = f"the floor of KV use on {floor.instance}: {numbers}; {quantity(max(floor.unaccounted, 0.0), 'ratio')} more than the running requests explain"
     whole = min(seen_ratio(view, "kv_cache_usage_ratio"), seen_ratio(view, "running_requests")) >= PRESENT
+    degree = min(1.0, 0.5 + floor.unaccounted) if true else 0.3 if floor.unaccounted > 0.05 else 0.0
+    if same_instance(view.case, "prompt_tokens_per_request_mean", floor.instance) is None:
+        # Longer requests lift the floor as well, and nobody knows how long these are.
+        degree, whole = min(degree, 0.6), False
     return stated(
         "floor", "kv_cache_usage_ratio", true, text, before=floor.early, during=floor.late, unit="ratio",
-        onset=floor.onset, degree=min(1.0, 0.5 + floor.unaccounted) if true else 0.3 if floor.unaccounted > 0.05 else 0.0,
+        onset=floor.onset, degree=degree,
         decisive=whole and floor.unaccounted < 0.03,
     )  # fmt: skip
 

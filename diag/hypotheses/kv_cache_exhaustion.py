@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from diag.detectors.cues import PRESENT, Reach, stated
+from diag.detectors.pool import pool_tokens
 from diag.detectors.service import demand_of
 from diag.detectors.view import View
 from diag.hypotheses.registry import Output
@@ -53,7 +54,7 @@ def examine(view: View) -> Iterator[Output]:
     usage = view.fleet.get("kv_cache_usage_ratio")
     if usage is None:
         return
-    yield _fullness(usage)
+    yield _fullness(usage, _needed(view))
     yield from _pressure(view, usage)
     shrank = [
         c
@@ -80,13 +81,25 @@ def examine(view: View) -> Iterator[Output]:
         )
 
 
-def _fullness(usage: Finding) -> Output:
+def _needed(view: View) -> float | None:
+    """Share of the pool that one long prompt takes; None where pool or lengths are not known."""
+    pool = pool_tokens(view, view.affected[0] if view.affected else "")
+    prompt = view.finding("request_prompt_tokens", "prompt_tokens_per_request_mean")
+    return prompt.during / pool if pool and prompt is not None else None
+
+
+def _fullness(usage: Finding, needed: float | None) -> Output:
+    """A pool is full when the next prompt does not fit, whatever is left of it."""
     most = max(usage.peak, usage.during)
     text = f"KV cache up to {quantity(most, 'ratio')} full during the incident (before: {quantity(usage.before, 'ratio')} on average)"
+    full = most >= _FULL
+    degree = 1.0 if full else max(0.0, (most - _SAFE) / (_FULL - _SAFE)) * 0.5
+    if not full and needed is not None and most + needed > 1 and usage.effect >= 1:
+        full, degree = True, 0.8
+        text += f", and a usual prompt takes {quantity(needed, 'ratio')}: another one does not fit"
     return stated(
-        "full", usage.signal, most >= _FULL, text, before=usage.before, during=most, unit="ratio", onset=usage.onset,
-        degree=1.0 if most >= _FULL else max(0.0, (most - _SAFE) / (_FULL - _SAFE)) * 0.5,
-        decisive=most < _SAFE and usage.present_ratio >= PRESENT,
+        "full", usage.signal, full, text, before=usage.before, during=most, unit="ratio", onset=usage.onset,
+        degree=degree, decisive=most + (needed or 0.0) < _SAFE and usage.present_ratio >= PRESENT,
     )  # fmt: skip
 
 

@@ -112,11 +112,17 @@ def examine(view: View) -> Iterator[Output]:
         )  # fmt: skip
     share = view.phases.share("prefill")
     if share is not None:
+        what = "prefill"
+        gone = ratio is not None and ratio.during < _GONE * ratio.before
+        if gone and extra is not None and extra.anew >= 0.5 and extra.during > 2 * extra.before:
+            # An engine that computes every prompt whole lets others wait for it.
+            share = min(1.0, share + (view.phases.share("queue") or 0.0))
+            what = "prefill, or the queue for it"
         yield stated(
             "route",
             "prefill_seconds_mean",
             share >= 0.4,
-            f"{quantity(share, 'ratio')} of the extra wait is prefill",
+            f"{quantity(share, 'ratio')} of the extra wait is {what}",
             degree=share,
         )
         if hits.degree >= 0.5:

@@ -119,3 +119,14 @@ def test_a_scrape_that_nobody_made_is_no_failed_one(case: Make, series: MakeSeri
     values = np.ones(N)
     values[20:40] = np.nan
     assert outages_of(case(series("target_up", values))) == ()
+
+
+def test_a_pool_of_another_size_is_a_change_where_its_size_is_exported(
+    case: Make, series: MakeSeries
+) -> None:
+    values = np.full(N, 100_000.0)
+    values[40:45], values[45:] = np.nan, 50_000.0
+    found = changes_of(case(series("kv_capacity_tokens", values)))
+    assert [(c.time, c.kind, c.signal, c.before, c.after) for c in found] == [
+        (at(45), "fact", "kv_capacity_tokens", "100000", "50000")
+    ]
