@@ -211,14 +211,17 @@ def _state(judged: Judged) -> State:
 
 
 def _explain_away(by_id: Mapping[str, Judged]) -> None:
-    """A likely cause explains the consequences on its card that came true; the first parent wins."""
+    """A likely cause explains the consequences on its card that came true; the first parent wins. One that
+    is only likely explains nothing that has clearly more for itself."""
     for parent in sorted(by_id.values(), key=lambda j: -j.own):
         likely = parent.driven and parent.confidence >= _LIKELY and parent.own > _OWN
         if parent.state is not State.SUPPORTED and not likely:
             continue
         for child_id in parent.hypothesis.card.leads_to:
             child = by_id.get(child_id)
-            if child is not None and child.driven and child.explained_by is None and child is not parent:
+            if child is None or not child.driven or child.explained_by is not None or child is parent:
+                continue
+            if parent.state is State.SUPPORTED or child.own < parent.own + _OWN:
                 _consequence(child, parent)
 
 
@@ -244,9 +247,7 @@ def leader(judged: Sequence[Judged], view: View) -> Judged | None:
     """The root to name, or None: nothing wrong, or nothing of ours (see ``unknown_confidence``)."""
     if not view.symptomatic:
         return next((j for j in judged if j.state is State.SUPPORTED and j.id == "telemetry_fault"), None)
-    roots = [
-        j for j in judged if j.assessable and j.driven and j.triggers and j.explained_by is None
-    ]
+    roots = [j for j in judged if j.assessable and j.driven and j.triggers and j.explained_by is None]
     best = max(roots, key=lambda j: (j.state is State.SUPPORTED, j.confidence, j.own), default=None)
     if best is None or best.state is State.RULED_OUT or best.own <= _UNKNOWN:
         return None
