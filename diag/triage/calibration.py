@@ -19,9 +19,9 @@ class Calibration:
     (24.96 % in the RCACopilot study); ``agreement``: how much the weaker cues of a group, which see the same
     thing as the strongest, add to it (0: one group is one vote)."""
 
-    temperature: float = 1.0
-    unknown_prior: float = 0.1
-    agreement: float = 0.0
+    temperature: float = 0.9
+    unknown_prior: float = 0.13
+    agreement: float = 0.2
 
     def unknown(self, hypotheses: int) -> float:
         """What a cause must score to be as likely as none of the ``hypotheses``, which share one prior."""
@@ -29,3 +29,5 @@ class Calibration:
 
 
 CALIBRATION = Calibration()
+"""Fitted on 251 cases of *calibrate* (log loss 0.39 before, 0.36 after). The best agreement is 0.6 by a
+hundredth of a nat over 0.2; the smaller one stands, since what sees the same thing should hardly vote twice."""

@@ -249,7 +249,8 @@ def leader(judged: Sequence[Judged], view: View) -> Judged | None:
         return next((j for j in judged if j.state is State.SUPPORTED and j.id == "telemetry_fault"), None)
     roots = [j for j in judged if j.assessable and j.driven and j.triggers and j.explained_by is None]
     best = max(roots, key=lambda j: (j.state is State.SUPPORTED, j.confidence, j.own), default=None)
-    if best is None or best.state is State.RULED_OUT or best.own <= _UNKNOWN:
+    # What is less likely than not is told behind "unknown", not as the answer.
+    if best is None or best.state is State.RULED_OUT or best.confidence < _LIKELY:
         return None
     return best
 
