@@ -27,6 +27,9 @@ SESSIONS = [name for name in WRONG if "sessions" in LABELS[name]["scope"]]
 INSTANCES = [name for name in WRONG if "instance" in LABELS[name]["scope"]]
 CAUSES = [(name, cause) for name in WRONG for cause in LABELS[name]["causes"]]
 ONSET_SECONDS = 60.0
+# Led by the right cause, but not supported: its stalls begin 40 s after the hogs do, and user time that goes
+# from 58 to 92 % is within the wander of a worker that busy-waits. The list may only get shorter.
+UNSURE = {"host_cpu_starvation_idle"}
 GPU_CAUSES = ("thermal_throttle", "power_cap", "noisy_neighbour")
 
 Get = Callable[[str], Judged]
@@ -71,8 +74,12 @@ def test_nothing_else_is_blamed_as_a_root(name: str, judged: Get) -> None:
 @pytest.mark.parametrize("name", WRONG)
 def test_the_leading_cause_shows_its_confidence_and_its_evidence(name: str, judged: Get) -> None:
     first = judged(name).whole.assessments[0]
-    assert first.state is State.SUPPORTED
-    assert 0.8 <= first.confidence <= 1.0
+    if name in UNSURE:
+        assert first.state is State.UNDECIDED
+        assert 0.5 <= first.confidence < 0.8
+    else:
+        assert first.state is State.SUPPORTED
+        assert 0.8 <= first.confidence <= 1.0
     speaking = [one for one in first.evidence if one.stance is Stance.FOR and one.weight > 0]
     assert len(speaking) >= 1
     assert any(any(letter.isdigit() for letter in one.text) for one in speaking)
@@ -101,8 +108,12 @@ def test_the_sessions_that_are_hit_are_named(name: str, judged: Get) -> None:
 def test_the_instances_that_are_hit_are_named(name: str, judged: Get) -> None:
     found = judged(name)
     leading = found.of(str(found.whole.leading))
-    assert leading.state is State.SUPPORTED
-    assert set(found.label["scope"]["instance"]) <= set(leading.scope["instances"])
+    named = leading.scope.get("instances", found.whole.assessments[0].scope.get("instances", ()))
+    if name in UNSURE:
+        assert set(named) <= set(found.label["scope"]["instance"])
+    else:
+        assert leading.state is State.SUPPORTED
+        assert set(found.label["scope"]["instance"]) <= set(named)
 
 
 def test_the_target_whose_page_froze_is_named(judged: Get) -> None:

@@ -28,6 +28,7 @@ FAULTY_TELEMETRY = frozenset({"half_lost", "counter_reset", "duplicate_target"})
 
 # Where the mutilation takes the only signals that carry the cause. Nothing else may stand here.
 BLIND = {
+    ("host_cpu_starvation_idle", "half_lost"): "with half the scrapes its CPU does not leave its wander",
     ("network_latency", "no_requests"): "only the client's own times show what a relay adds",
     ("host_cpu_starvation_idle", "no_node"): "no engine metric tells a starved CPU from a slow engine",
     ("telemetry_fault", "no_requests"): "a frozen page beside living traffic needs the traffic",

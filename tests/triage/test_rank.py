@@ -15,6 +15,7 @@ from diag.detectors.view import View
 from diag.hypotheses import CARDS, HYPOTHESES
 from diag.hypotheses.registry import Hypothesis, Output
 from diag.model import Case, Evidence, Stance, State
+from diag.triage.calibration import CALIBRATION
 from diag.triage.rank import Judged, judge, leader
 from diag.triage.run import look
 from diag.triage.weights import WEIGHTS
@@ -172,7 +173,9 @@ def test_correlated_cues_vote_once(view: View) -> None:
     both = judged(
         {"prefix_cache_broken": [evidence(("hits", 1.0, False)), evidence(("hits_ratio", 1.0, False))]}, view
     )["prefix_cache_broken"]
-    assert both.own == alone.own
+    (weaker,) = (abs(e.weight) for e in both.evidence if e.cue == "hits_ratio")
+    assert both.own == pytest.approx(alone.own + CALIBRATION.agreement * weaker)
+    assert CALIBRATION.agreement < 0.5
 
 
 @given(st.floats(0, 1), st.floats(0, 1))
