@@ -67,7 +67,6 @@ def test_the_random_rival_is_random_over_cases_and_the_same_within_one() -> None
 
 
 def test_fse_baro_runs_as_shipped() -> None:
-    pytest.importorskip("baro")
     columns = _columns(
         gpu_power_watts=_noise(30, 1), node_load1=_noise(10, 2), gpu_sm_clock_hertz=_noise(3, 3)
     )
