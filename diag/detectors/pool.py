@@ -11,7 +11,7 @@ from itertools import pairwise
 import numpy as np
 
 from diag.detectors.changes import Change
-from diag.detectors.standstill import same_instance
+from diag.detectors.silence import same_instance
 from diag.detectors.view import View
 from diag.model import Floats, Series, Window
 from diag.stats.robust import theil_sen

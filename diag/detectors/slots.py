@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from diag.detectors.standstill import same_instance
+from diag.detectors.silence import same_instance
 from diag.detectors.view import View
 
 __all__ = ["Slots", "parked_slots"]

@@ -1,7 +1,6 @@
 """Stretches in which an engine holds requests and makes not one token, and who asked meanwhile.
 
-A rate of 0 says that nothing came in a whole look-back, so that the silence began where the first such
-look-back did. A prefill of a giant is silent too: only what lasts longer than any step counts.
+A prefill of a giant is silent too: only what lasts longer than any step counts.
 """
 
 from __future__ import annotations
@@ -10,16 +9,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from diag.detectors.silence import same_instance, silence_of
 from diag.detectors.view import View
-from diag.model import Case, Floats, Series, Window
+from diag.model import Floats, Series, Window
 from diag.records.cohorts import Flags, Requests
 
-__all__ = ["Standstill", "asked_of", "held_up", "same_instance", "seen_ratio", "standstills"]
+__all__ = ["Standstill", "asked_of", "held_up", "seen_ratio", "standstills"]
 
-_MADE = (
-    "generation_tokens_per_second", "prompt_tokens_per_second", "computed_prompt_tokens_per_second",
-    "steps_per_second",
-)  # fmt: skip
 _LEAST_SECONDS = 45.0  # the longest prefill of one prompt that a service would still call service
 
 
@@ -55,23 +51,12 @@ def standstills(view: View) -> tuple[Standstill, ...]:
     return tuple(sorted(inside, key=lambda s: -s.window.seconds))
 
 
-def same_instance(case: Case, name: str, instance: str) -> Series | None:
-    """The series of an engine signal that has this instance."""
-    return next((s for s in case.of(name) if s.labels.get("instance", "") == instance), None)
-
-
 def _of_instance(view: View, running: Series) -> list[Standstill]:
-    where = running.labels.get("instance", "")
-    made = [s.values for name in _MADE if (s := same_instance(view.case, name, where)) is not None]
-    if not made:
+    states = silence_of(view.case, running)
+    if states is None:
         return []
-    rates = np.vstack(made)
-    known = np.isfinite(rates).any(axis=0)
-    silent = known & (np.where(np.isfinite(rates), rates, 0.0).max(axis=0) <= 0)
-    waiting = same_instance(view.case, "waiting_requests", where)
-    held = np.nan_to_num(running.values) + (np.nan_to_num(waiting.values) if waiting is not None else 0.0)
+    waiting = same_instance(view.case, "waiting_requests", running.labels.get("instance", ""))
     # A lost scrape neither ends a silence nor makes one.
-    states = np.where(known, silent & (held >= 0.5), np.nan)
     return [s for s in (_told(view, running, waiting, run) for run in _runs(states)) if s is not None]
 
 

@@ -16,7 +16,8 @@ import numpy as np
 
 from diag.detectors.changes import Outage, outages_of
 from diag.detectors.findings import weight_signal
-from diag.model import Case, Floats, Series
+from diag.detectors.silence import same_instance, silence_of
+from diag.model import Case, Floats
 
 __all__ = ["LIMITS", "Course", "Limit", "metric_courses"]
 
@@ -105,21 +106,14 @@ def _standstill(case: Case, look_back_seconds: float, overlap: int) -> Iterator[
     did. A page that repeats itself down to its process' own counters says nothing about the engine, so
     those stretches are left out."""
     for running in case.of("running_requests"):
-        tokens = [
-            s.values
-            for name in ("generation_tokens_per_second", "prompt_tokens_per_second")
-            for s in case.of(name)
-            if s.labels.get("instance") == running.labels.get("instance")
-        ]
-        if not tokens:
+        silent = silence_of(case, running)
+        if silent is None:
             continue
-        held = np.nan_to_num(running.values) + _held_back(case, running)
-        still = np.where(held > 0, (np.nansum(tokens, axis=0) <= 0).astype(np.float64), 0.0)
-        known = np.isfinite(running.values) & np.isfinite(tokens).any(axis=0)
+        repeats = np.zeros(len(silent), dtype=bool)
         for stall in case.page_stalls.get(running.labels.get("instance", ""), ()):
-            known &= ~((running.times >= stall.start) & (running.times <= stall.end))
+            repeats |= (running.times >= stall.start) & (running.times <= stall.end)
         scope = {k: v for k, v in running.labels.items() if v}
-        values = np.where(known, still, np.nan)
+        values = np.where(repeats, np.nan, silent)
         begun = running.times - look_back_seconds + case.step_seconds
         yield Course("standstill_ratio", scope, "ratio", begun, values, overlap)
 
@@ -137,18 +131,10 @@ def _unreachable(case: Case, look_back_seconds: float) -> Iterator[Course]:
     for target, outages in away.items():
         if sum(o.window.seconds + case.step_seconds for o in outages) <= _DOWN_SECONDS:
             continue
-        times = case.of("running_requests")[0].times
-        down = np.zeros(len(times))
+        up = same_instance(case, "target_up", target)
+        assert up is not None  # its outages were found in it
+        down = np.where(np.isfinite(up.values), 0.0, np.nan)
         for outage in outages:
-            down[(times >= outage.window.start) & (times <= outage.window.end)] = 1.0
-        begun = times - look_back_seconds / 2
+            down[(up.times >= outage.window.start) & (up.times <= outage.window.end)] = 1.0
+        begun = up.times - look_back_seconds / 2
         yield Course("unreachable_ratio", {"instance": target}, "ratio", begun, down, 1)
-
-
-def _held_back(case: Case, running: Series) -> Floats:
-    """Requests that wait at the same engine; 0 where that is not known."""
-    same = [
-        s for s in case.of("waiting_requests") if s.labels.get("instance") == running.labels.get("instance")
-    ]
-    held: Floats = np.nan_to_num(same[0].values) if same else np.zeros_like(running.values)
-    return held

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from diag.detectors.cues import PRESENT, Explained, Reach, flat, stated
 from diag.detectors.pool import Floor, floor_of, use_around
 from diag.detectors.service import demand_of
-from diag.detectors.standstill import same_instance, seen_ratio, standstills
+from diag.detectors.silence import same_instance
+from diag.detectors.standstill import seen_ratio, standstills
 from diag.detectors.view import View
 from diag.hypotheses.registry import Output
 from diag.model import Card, Mitigation
