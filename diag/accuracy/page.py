@@ -24,7 +24,8 @@ Read this first.
 
 - Most cases are simulated, and one project wrote the simulator, the rooms and their weights. The recorded incidents are
   of a real engine, but few, and one small model. The reconstructed ones are public incidents: their posted numbers are
-  theirs, what lies between was filled in here.
+  theirs, what lies between was filled in here. Both were looked at while triage was written: they show what it does, and
+  forecast nothing.
 - Every simulated case has one cause (or two, or none we know), a healthy beginning, and an onset after 45 to
   75 % of its window. Real incidents begin before anybody records.
 - A case counts only if its symptom is really there, told from the run's own truth (`diag/accuracy/felt.py`).

@@ -20,7 +20,7 @@ __all__ = ["RECONSTRUCTED", "RECORDED", "Work", "opened", "works"]
 
 RECORDED = "recorded"
 RECONSTRUCTED = "reconstructed"
-_RECORDINGS = (("recorded", Path("tests/incidents")), ("recorded, unseen", Path("tests/heldout")))
+_RECORDINGS = (("recorded", Path("tests/incidents")), ("recorded later", Path("tests/heldout")))
 _ARCHIVES = (".zip", ".tar.gz", ".tgz")
 
 
