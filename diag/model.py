@@ -21,6 +21,8 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     import pandas as pd
 
+    from diag.exhibits import Exhibit, Impact
+
 __all__ = [
     "Assessment",
     "Card",
@@ -364,7 +366,8 @@ class Coverage:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The answer. Serialises to ``diag.verdict/1`` (see ``diag.renderers.json``)."""
+    """The answer. Serialises to ``diag.verdict/1`` (see ``diag.renderers.json``). ``impact`` and ``exhibits`` are
+    what a report shows beside the words; ``names``: who is who, so that a report can hide them."""
 
     version: str
     generated_at: float
@@ -379,3 +382,6 @@ class Verdict:
     leads: tuple[Lead, ...]
     coverage: Coverage
     notes: tuple[str, ...] = ()
+    impact: Impact | None = None
+    exhibits: tuple[Exhibit, ...] = ()
+    names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)

@@ -37,8 +37,6 @@ def chosen_format(answer: Answer, defaults: Defaults) -> str:
         return "json"
     by_ending = format_for(Path(answer.output)) if answer.output and not answer.format else None
     chosen = answer.format or by_ending or defaults.format or "console"
-    if chosen == "html":
-        raise UsageError("html arrives with reports", hint="choose console, json or markdown for now")
     if chosen not in RENDERERS:
         raise UsageError(f"unknown format {chosen!r}", hint=f"choose {', '.join(RENDERERS)}")
     return chosen

@@ -50,7 +50,7 @@ class Answer:
     """Where the answer goes and how it looks."""
 
     output: Annotated[_Text, typer.Option("-o", "--output", metavar="FILE", help="write the answer to a file")] = None
-    format: Annotated[_Text, typer.Option("-f", "--format", metavar="FORMAT", help="console, json or markdown (default: by the file's ending, else console)")] = None
+    format: Annotated[_Text, typer.Option("-f", "--format", metavar="FORMAT", help="console, json, markdown or html (default: by the file's ending, else console)")] = None
     json: Annotated[bool, typer.Option("--json", help="short for --format json")] = False
     top: Annotated[int | None, typer.Option("--top", metavar="N", min=1, help="causes told in full (default: 3)")] = None
 

@@ -42,6 +42,7 @@ RENDERERS: Mapping[str, Renderer] = {
     "console": Renderer("diag.renderers.console", (".txt",)),
     "json": Renderer("diag.renderers.json", (".json",)),
     "markdown": Renderer("diag.renderers.markdown", (".md", ".markdown")),
+    "html": Renderer("diag.renderers.html", (".html", ".htm")),
 }
 
 
@@ -60,18 +61,12 @@ def load(text: str | bytes) -> Verdict:
 
 
 def format_for(path: PurePath) -> str | None:
-    """The output that the ending of ``path`` asks for, None when it says nothing.
-
-    ``UsageError`` for an ending whose output is not there yet."""
+    """The output that the ending of ``path`` asks for, None when it says nothing."""
     suffix = path.suffix.lower()
-    if suffix in (".html", ".htm"):
-        _renderer("html")
     return next((name for name, entry in RENDERERS.items() if suffix in entry.suffixes), None)
 
 
 def _renderer(format: str) -> Renderer:
-    if format == "html":
-        raise UsageError("html arrives with reports", hint="choose console, json or markdown for now")
     try:
         return RENDERERS[format]
     except KeyError:

@@ -13,6 +13,7 @@ from typing import Literal
 import msgspec
 
 from diag.errors import DiagError
+from diag.exhibits import Exhibit, Impact
 from diag.model import (
     Assessment,
     ChainLink,
@@ -123,6 +124,14 @@ class _Coverage(msgspec.Struct):
     signals_missing: int
 
 
+class _Report(msgspec.Struct):
+    """What `diag report` draws. Here alone times are unix seconds: they are axes."""
+
+    impact: Impact | None = None
+    exhibits: tuple[Exhibit, ...] = ()
+    names: dict[str, tuple[str, ...]] = {}
+
+
 class _Verdict(msgspec.Struct):
     schema: Literal["diag.verdict/1"]
     version: str
@@ -137,6 +146,7 @@ class _Verdict(msgspec.Struct):
     leads: tuple[_Lead, ...]
     coverage: _Coverage
     notes: tuple[str, ...] = ()
+    report: _Report | None = None
 
 
 class _Header(msgspec.Struct):
@@ -199,7 +209,15 @@ def _written(verdict: Verdict) -> _Verdict:
         ),
         coverage=_Coverage(verdict.coverage.signals_present, verdict.coverage.signals_missing),
         notes=verdict.notes,
+        report=_written_report(verdict),
     )
+
+
+def _written_report(verdict: Verdict) -> _Report | None:
+    names = {kind: tuple(known) for kind, known in verdict.names.items() if known}
+    if not (verdict.impact or verdict.exhibits or names):
+        return None
+    return _Report(verdict.impact, verdict.exhibits, names)
 
 
 def _written_window(window: Window | None) -> tuple[str, str] | None:
@@ -266,6 +284,9 @@ def _read(saved: _Verdict) -> Verdict:
         ),
         coverage=Coverage(saved.coverage.signals_present, saved.coverage.signals_missing),
         notes=saved.notes,
+        impact=saved.report.impact if saved.report else None,
+        exhibits=saved.report.exhibits if saved.report else (),
+        names=saved.report.names if saved.report else {},
     )
 
 

@@ -9,7 +9,7 @@ from diag.model import Stance, Verdict
 from diag.renderers import RenderOptions
 from diag.renderers.page import Cause, Line, Page, page
 
-__all__ = ["render"]
+__all__ = ["escaped", "render"]
 
 _SIGNS = {Stance.FOR.value: "for", Stance.AGAINST.value: "**against**"}
 # Underscores inside a word are literal in Markdown; escaping them would only spoil metric names.
@@ -22,9 +22,9 @@ def render(verdict: Verdict, options: RenderOptions) -> str:
 
 
 def _lines(content: Page) -> Iterator[str]:
-    yield f"# {_escaped(content.headline)}"
+    yield f"# {escaped(content.headline)}"
     yield ""
-    yield _escaped("; ".join(content.context))
+    yield escaped("; ".join(content.context))
     yield from _section("Symptoms", _pairs(content.symptoms))
     if content.leading:
         title = "Unexplained" if content.leading.id == "unknown" else "Leading cause"
@@ -32,13 +32,13 @@ def _lines(content: Page) -> Iterator[str]:
     if content.others:
         title = "Risks, no harm to users yet" if content.healthy else "Also stands"
         yield from _section(title, (line for cause in content.others for line in _brief(cause)))
-    yield from _section("Not excluded", [_escaped(content.left_out)] if content.left_out else [])
+    yield from _section("Not excluded", [escaped(content.left_out)] if content.left_out else [])
     yield from _section("Unexplained movers", _pairs(content.leads))
     yield from _section("Ruled out", _pairs(content.ruled_out))
     yield from _section("Could not be checked", _pairs(content.unchecked))
-    yield from _section("Notes", (f"- {_escaped(note)}" for note in content.notes))
+    yield from _section("Notes", (f"- {escaped(note)}" for note in content.notes))
     yield from _section(
-        "Next measurement", [_escaped(content.next_measurement)] if content.next_measurement else []
+        "Next measurement", [escaped(content.next_measurement)] if content.next_measurement else []
     )
 
 
@@ -50,19 +50,19 @@ def _section(title: str, body: Iterable[str]) -> Iterator[str]:
 
 
 def _cause(cause: Cause) -> Iterator[str]:
-    yield f"{_escaped(cause.title)} ({cause.state}; {', '.join(cause.facts)})"
+    yield f"{escaped(cause.title)} ({cause.state}; {', '.join(cause.facts)})"
     if cause.hits:
         yield ""
-        yield f"Hits {_escaped('; '.join(cause.hits))}"
+        yield f"Hits {escaped('; '.join(cause.hits))}"
     if cause.chain:
         yield from ("", "| time (UTC) | after onset | what moved |", "|---|---|---|")
         for link in cause.chain:
-            yield f"| {link.time} | {link.after} | {_escaped(link.text)} |"
+            yield f"| {link.time} | {link.after} | {escaped(link.text)} |"
     if cause.evidence:
         yield ""
         yield from _evidence(cause.evidence)
     for how_to_get in cause.missing:
-        yield f"- unseen: {_escaped(how_to_get)}"
+        yield f"- unseen: {escaped(how_to_get)}"
     if cause.actions:
         yield from _section("Do first", _actions(cause.actions))
     if cause.runbook:
@@ -71,26 +71,26 @@ def _cause(cause: Cause) -> Iterator[str]:
 
 
 def _brief(cause: Cause) -> Iterator[str]:
-    yield f"- `{cause.id}` {_escaped(cause.title)} ({cause.state}; {', '.join(cause.facts)})"
+    yield f"- `{cause.id}` {escaped(cause.title)} ({cause.state}; {', '.join(cause.facts)})"
     for line in _evidence(cause.evidence[:2]):
         yield f"  {line}"
     if cause.actions:
-        yield f"  - do: {_escaped(cause.actions[0].text)}"
+        yield f"  - do: {escaped(cause.actions[0].text)}"
 
 
 def _evidence(lines: Sequence[Line]) -> Iterator[str]:
-    return (f"- {_SIGNS[line.about]}: {_escaped(line.text)}" for line in lines)
+    return (f"- {_SIGNS[line.about]}: {escaped(line.text)}" for line in lines)
 
 
 def _actions(lines: Sequence[Line]) -> Iterator[str]:
     for number, line in enumerate(lines, 1):
         prefix = "" if line.about == "safe" else f"{line.about}: "
-        yield f"{number}. {prefix}{_escaped(line.text)}"
+        yield f"{number}. {prefix}{escaped(line.text)}"
 
 
 def _pairs(lines: Sequence[Line]) -> Iterator[str]:
-    return (f"- **{_escaped(line.about)}**: {_escaped(line.text)}" for line in lines)
+    return (f"- **{escaped(line.about)}**: {escaped(line.text)}" for line in lines)
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
     return _SPECIAL.sub(r"\\\1", text)

@@ -23,12 +23,15 @@ from diag.model import (
 from diag.quantities import quantity
 from diag.signals import SIGNALS
 from diag.triage.chain import WORDS, chain_of
+from diag.triage.exhibits import exhibits_of
+from diag.triage.impact import impact_of
 from diag.triage.rank import SUPPORT, Judged, leader, unknown_confidence
 
 __all__ = ["compose"]
 
 _SYMPTOMS = 6
 _LEADS = 6
+_SESSIONS = 2000
 _NOT_LEADS = frozenset({"engine_start_time_seconds", "scrape_seconds", "gpu_xid_code"})
 
 
@@ -56,6 +59,9 @@ def compose(view: View, judged: Sequence[Judged], *, now: float, version: str) -
         leads=_leads(view, lead) if lost or (lead is not None and lead.state is not State.SUPPORTED) else (),
         coverage=_coverage(view),
         notes=(*view.case.notes, *_joins(view)),
+        impact=impact_of(view),
+        exhibits=exhibits_of(view, lead),
+        names=_names(view),
     )
 
 
@@ -270,6 +276,19 @@ def _coverage(view: View) -> Coverage:
     present = sum(1 for name in SIGNALS if view.case.of(name))
     present += len(view.workload.findings) if view.workload else 0
     return Coverage(present, len(SIGNALS) - present)
+
+
+def _names(view: View) -> dict[str, tuple[str, ...]]:
+    """Who occurs in the case, so that whoever passes the verdict on can hide them."""
+    joins = view.case.joins
+    requests = view.workload.requests if view.workload is not None else None
+    found = {
+        "instances": tuple(sorted(view.engines)),
+        "nodes": tuple(sorted({j.node for j in joins if j.node})),
+        "tenants": requests.tenants if requests is not None else (),
+        "sessions": requests.sessions[:_SESSIONS] if requests is not None else (),
+    }
+    return {kind: names for kind, names in found.items() if names}
 
 
 def _joins(view: View) -> tuple[str, ...]:

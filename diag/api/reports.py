@@ -1,0 +1,72 @@
+"""``diag report`` for programs: a verdict becomes a postmortem, once or again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from diag.errors import DiagError, UsageError
+
+if TYPE_CHECKING:
+    from diag.model import Verdict
+    from diag.renderers.report import Report
+
+__all__ = ["FORMATS", "load_verdict", "write_report"]
+
+FORMATS = (".md", ".markdown", ".html", ".htm")
+
+
+def load_verdict(path: Path) -> Verdict | None:
+    """The verdict saved at ``path``; None when the file holds something else (a bundle, say)."""
+    from diag.renderers import load
+
+    if not path.is_file() or path.suffix.lower() != ".json":
+        return None
+    return load(path.read_bytes())
+
+
+def write_report(verdict: Verdict, path: Path, *, redact: Sequence[str] = ()) -> tuple[Path, ...]:
+    """Write ``verdict`` as a postmortem to ``path`` (.md or .html) and say what was written.
+
+    What people wrote into the human sections of an earlier report there is kept. Figures lie beside a Markdown
+    file, in ``<name>_figures``. ``redact``: kinds of names to hide (hosts, tenants, sessions)."""
+    from diag.renderers.redaction import redacted
+    from diag.renderers.report import report_of
+    from diag.renderers.report.kept import written
+
+    suffix = path.suffix.lower()
+    if suffix not in FORMATS:
+        raise UsageError(f"{path.name} is no report", hint="end its name in .md or .html")
+    told = redacted(verdict, redact) if redact else verdict
+    report = report_of(told)
+    try:
+        kept = written(path.read_text(encoding="utf-8")) if path.exists() else {}
+        if suffix in (".html", ".htm"):
+            from diag.renderers.report.html import render
+
+            path.write_text(render(report, version=told.version, kept=kept), encoding="utf-8")
+            return (path,)
+        from diag.renderers.report.postmortem import render as render_markdown
+
+        figures = _figures(report, path)
+        names = {id: f"{path.stem}_figures/{file.name}" for id, file in figures.items()}
+        path.write_text(render_markdown(report, kept=kept, figures=names), encoding="utf-8")
+        return (path, *figures.values())
+    except (OSError, UnicodeDecodeError) as error:
+        raise DiagError(f"cannot write {path}: {error}", hint="choose another file") from error
+
+
+def _figures(report: Report, path: Path) -> dict[str, Path]:
+    from diag.renderers.report.charts import png
+
+    if not report.exhibits:
+        return {}
+    folder = path.parent / f"{path.stem}_figures"
+    folder.mkdir(exist_ok=True)
+    found: dict[str, Path] = {}
+    for exhibit in report.exhibits:
+        file = folder / f"{exhibit.id}.png"
+        file.write_bytes(png(exhibit))
+        found[exhibit.id] = file
+    return found

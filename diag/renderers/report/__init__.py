@@ -1,0 +1,7 @@
+"""The postmortem: a saved verdict written up for people who were not there."""
+
+from __future__ import annotations
+
+from diag.renderers.report.content import HUMAN, Detection, Human, Report, Row, report_of
+
+__all__ = ["HUMAN", "Detection", "Human", "Report", "Row", "report_of"]
