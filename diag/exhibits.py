@@ -68,8 +68,8 @@ class Cohort:
 class Impact:
     """What the incident cost. Numbers are of the incident's window; None where records don't tell.
 
-    ``slow``: requests whose first token took longer than 95 % did before; ``lost_seconds``: waiting beyond the
-    usual, summed over all requests. ``source`` says what was counted."""
+    ``slow``: requests whose first token took longer than 95 % did before; ``lost_seconds``: waiting beyond
+    the usual, summed over all requests. ``source`` says what was counted."""
 
     requests: int | None
     slow: int | None

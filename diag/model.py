@@ -366,8 +366,8 @@ class Coverage:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The answer. Serialises to ``diag.verdict/1`` (see ``diag.renderers.json``). ``impact`` and ``exhibits`` are
-    what a report shows beside the words; ``names``: who is who, so that a report can hide them."""
+    """The answer. Serialises to ``diag.verdict/1`` (see ``diag.renderers.json``). ``impact`` and
+    ``exhibits`` are what a report shows beside the words; ``names``: who is who, so that it can hide them."""
 
     version: str
     generated_at: float

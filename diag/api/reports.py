@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from diag.model import Verdict
     from diag.renderers.report import Report
 
-__all__ = ["FORMATS", "load_verdict", "write_report"]
+__all__ = ["FORMATS", "check_name", "load_verdict", "write_report"]
 
 FORMATS = (".md", ".markdown", ".html", ".htm")
 
@@ -26,18 +26,23 @@ def load_verdict(path: Path) -> Verdict | None:
     return load(path.read_bytes())
 
 
+def check_name(path: Path) -> None:
+    """``UsageError`` when ``path`` does not end like a report: said before a source is asked for minutes."""
+    if path.suffix.lower() not in FORMATS:
+        raise UsageError(f"{path.name} is no report", hint="end its name in .md or .html")
+
+
 def write_report(verdict: Verdict, path: Path, *, redact: Sequence[str] = ()) -> tuple[Path, ...]:
     """Write ``verdict`` as a postmortem to ``path`` (.md or .html) and say what was written.
 
-    What people wrote into the human sections of an earlier report there is kept. Figures lie beside a Markdown
-    file, in ``<name>_figures``. ``redact``: kinds of names to hide (hosts, tenants, sessions)."""
+    What people wrote into the human sections of an earlier report there is kept. Figures lie beside a
+    Markdown file, in ``<name>_figures``. ``redact``: kinds of names to hide (hosts, tenants, sessions)."""
     from diag.renderers.redaction import redacted
     from diag.renderers.report import report_of
     from diag.renderers.report.kept import written
 
+    check_name(path)
     suffix = path.suffix.lower()
-    if suffix not in FORMATS:
-        raise UsageError(f"{path.name} is no report", hint="end its name in .md or .html")
     told = redacted(verdict, redact) if redact else verdict
     report = report_of(told)
     try:

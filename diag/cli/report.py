@@ -34,8 +34,9 @@ def report(
     """Write the postmortem of a saved verdict (diag triage … -o verdict.json) or of a source.
 
     Sections for people are kept when the file is written again."""
-    from diag.api.reports import write_report
+    from diag.api.reports import check_name, write_report
 
+    check_name(Path(output))
     verdict = _saved(asked) or _judged(asked)
     kinds = [kind for group in redact or () for kind in group.split(",")]
     for path in write_report(verdict, Path(output), redact=kinds):

@@ -146,7 +146,7 @@ class _Verdict(msgspec.Struct):
     leads: tuple[_Lead, ...]
     coverage: _Coverage
     notes: tuple[str, ...] = ()
-    report: _Report | None = None
+    report: _Report | msgspec.UnsetType = msgspec.UNSET
 
 
 class _Header(msgspec.Struct):
@@ -213,10 +213,10 @@ def _written(verdict: Verdict) -> _Verdict:
     )
 
 
-def _written_report(verdict: Verdict) -> _Report | None:
+def _written_report(verdict: Verdict) -> _Report | msgspec.UnsetType:
     names = {kind: tuple(known) for kind, known in verdict.names.items() if known}
     if not (verdict.impact or verdict.exhibits or names):
-        return None
+        return msgspec.UNSET
     return _Report(verdict.impact, verdict.exhibits, names)
 
 
@@ -265,6 +265,7 @@ def _written_evidence(one: Evidence) -> _Evidence:
 
 
 def _read(saved: _Verdict) -> Verdict:
+    report = saved.report or None
     return Verdict(
         version=saved.version,
         generated_at=_time(saved.generated_at) or math.nan,
@@ -284,9 +285,9 @@ def _read(saved: _Verdict) -> Verdict:
         ),
         coverage=Coverage(saved.coverage.signals_present, saved.coverage.signals_missing),
         notes=saved.notes,
-        impact=saved.report.impact if saved.report else None,
-        exhibits=saved.report.exhibits if saved.report else (),
-        names=saved.report.names if saved.report else {},
+        impact=report.impact if report else None,
+        exhibits=report.exhibits if report else (),
+        names=report.names if report else {},
     )
 
 

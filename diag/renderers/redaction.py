@@ -1,7 +1,7 @@
 """Names out of a verdict before it leaves the house: hosts, tenants, sessions become host-1, tenant-2 …
 
-One name always becomes the same stand-in, so that a reader can still follow who is who. Names are known from the
-verdict's own lists and found wherever they occur in its texts.
+One name always becomes the same stand-in, so that a reader can still follow who is who. Names are known from
+the verdict's own lists and found wherever they occur in its texts.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ from diag.renderers.json import load, render
 __all__ = ["KINDS", "redacted"]
 
 KINDS: Mapping[str, tuple[str, ...]] = {
-    "hosts": ("instances", "instance", "nodes", "node", "pods", "pod", "targets", "target", "gpus", "gpu", "namespace"),
+    "hosts": (
+        "instances", "instance", "nodes", "node", "pods", "pod", "targets", "target", "gpus", "gpu", "namespace",
+    ),
     "tenants": ("tenants", "tenant"),
     "sessions": ("sessions", "session"),
 }  # fmt: skip
@@ -34,7 +36,7 @@ _SHORTEST = 2
 
 
 def redacted(verdict: Verdict, kinds: Sequence[str]) -> Verdict:
-    """``verdict`` without the names of ``kinds``; with hosts go addresses, the hosts of URLs and source paths.
+    """``verdict`` without the names of ``kinds``; with hosts go addresses, URLs' hosts and source paths.
 
     ``UsageError`` for a kind that is none."""
     for kind in kinds:

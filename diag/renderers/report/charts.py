@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from diag.exhibits import Curve, Exhibit, Panel
 from diag.quantities import plain, quantity
@@ -83,7 +83,7 @@ def _figure(exhibit: Exhibit) -> Iterator[Figure]:
     import matplotlib
     from matplotlib.figure import Figure
 
-    with matplotlib.rc_context(dict(_SETTINGS)):
+    with matplotlib.rc_context(cast(Any, dict(_SETTINGS))):
         count = len(exhibit.panels)
         height = _ALONE_INCHES if count == 1 else _PANEL_INCHES * count + 0.4
         # A figure of its own, never pyplot's: reports may be drawn in several threads at once.
@@ -139,8 +139,8 @@ def _axis(axes: Axes, exhibit: Exhibit) -> None:
         return
     from matplotlib.dates import AutoDateLocator, DateFormatter
 
-    axes.xaxis.set_major_locator(AutoDateLocator(minticks=3, maxticks=8))
-    axes.xaxis.set_major_formatter(DateFormatter("%H:%M", tz=UTC))
+    axes.xaxis.set_major_locator(AutoDateLocator(minticks=3, maxticks=8))  # type: ignore[no-untyped-call]
+    axes.xaxis.set_major_formatter(DateFormatter("%H:%M", tz=UTC))  # type: ignore[no-untyped-call]
     axes.set_xlabel("UTC")
     top = axes.figure.axes[0]
     for mark in exhibit.marks:

@@ -28,7 +28,7 @@ def render(
     ("firing"); ``refresh_seconds``: the page asks for itself anew, for as long as the alert fires."""
     cause = report.page.leading
     chain = tuple(Row(link.time, (link.after, link.text)) for link in cause.chain) if cause else ()
-    text = _template().render(
+    text: str = _template().render(
         report=report, version=version, state=state, refresh_seconds=refresh_seconds, chain=chain,
         kept={id: Markup(body) for id, body in (kept or {}).items()},
         humans={one.id: one for one in HUMAN},
