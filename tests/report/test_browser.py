@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import shutil
@@ -137,7 +138,7 @@ def test_keyboard_and_screen_reader_find_their_way(page: Path) -> None:
         assert re.search(r'aria-label="[^"]{20,}"', drawing)
     levels = [int(n) for n in re.findall(r"<h(\d)[ >]", text)]
     assert levels[0] == 1
-    assert all(b - a <= 1 for a, b in zip(levels, levels[1:], strict=False))
+    assert all(b - a <= 1 for a, b in itertools.pairwise(levels))
     ids = re.findall(r'\bid="([^"]+)"', text)
     assert len(ids) == len(set(ids))
     assert text.count("<th scope=") >= text.count("<tr>") > 0

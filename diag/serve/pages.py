@@ -1,0 +1,89 @@
+"""What people see: the list of incidents, one incident, a runbook. Every text is escaped by the template."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache, lru_cache
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from diag.model import Verdict
+from diag.quantities import clock, day, plain, quantity, span
+from diag.renderers import load
+from diag.renderers.report import report_of
+from diag.renderers.report.html import render as as_html
+from diag.serve.store import Incident
+
+__all__ = ["front", "incident", "runbook", "unknown_alert", "verdict_of"]
+
+_STATES = {"queued": "waits for triage", "running": "being triaged", "done": "", "failed": "no verdict"}
+
+
+@lru_cache(maxsize=64)
+def _loaded(text: bytes) -> Verdict:
+    return load(text)
+
+
+def verdict_of(one: Incident) -> Verdict | None:
+    """The verdict, None while there is none."""
+    return _loaded(one.question.verdict) if one.question.verdict is not None else None
+
+
+def front(incidents: Sequence[Incident], waiting: int, refresh_seconds: int) -> str:
+    """The list."""
+    rows = [_row(one) for one in incidents]
+    return _template("front.html.j2").render(rows=rows, waiting=waiting, refresh_seconds=refresh_seconds)
+
+
+def _row(one: Incident) -> dict[str, Any]:
+    verdict = verdict_of(one)
+    lead = next((a for a in verdict.assessments if a.id == verdict.leading), None) if verdict else None
+    since = one.alert.starts_at
+    return {
+        "id": one.id,
+        "name": plain(one.alert.name) or "alert",
+        "since": f"{day(since)} {clock(since)}",
+        "firing": one.alert.firing,
+        "lasted": span(round(one.alert.ends_at - since)) if one.alert.ends_at is not None else "",
+        "where": plain(one.alert.labels.get("instance", "")),
+        "cause": verdict.leading or "nothing wrong" if verdict else "",
+        "confidence": quantity(lead.confidence, "ratio") if lead else "",
+        "summary": plain(verdict.summary) if verdict else _STATES[one.question.state],
+        "error": plain(one.question.error),
+    }
+
+
+def incident(one: Incident, refresh_seconds: int) -> str:
+    """One incident: its report, asking for itself anew while the alert fires."""
+    verdict = verdict_of(one)
+    again = refresh_seconds if one.alert.firing or one.question.state in ("queued", "running") else 0
+    if verdict is None:
+        return _template("waiting.html.j2").render(row=_row(one), refresh_seconds=again)
+    state = "firing" if one.alert.firing else "resolved"
+    return _drawn(one.question.verdict or b"", state, again)
+
+
+@lru_cache(maxsize=32)
+def _drawn(text: bytes, state: str, refresh_seconds: int) -> str:
+    verdict = _loaded(text)
+    return as_html(report_of(verdict), version=verdict.version, state=state, refresh_seconds=refresh_seconds)
+
+
+def unknown_alert(wanted: Mapping[str, str]) -> str:
+    """What a link leads to before its alert has arrived."""
+    labels = [f"{plain(k)}={plain(v)}" for k, v in wanted.items()]
+    return _template("unknown.html.j2").render(labels=labels)
+
+
+def runbook(id: str, text: str) -> str:
+    """A runbook as it was written: Markdown reads well as it is."""
+    return _template("runbook.html.j2").render(id=id, text=text)
+
+
+@cache
+def _template(name: str) -> Any:
+    environment = Environment(
+        loader=PackageLoader("diag.serve"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+    )
+    return environment.get_template(name)
