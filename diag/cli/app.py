@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from diag import __version__
-from diag.cli import bench, check, demo, explain, record, report, serve, simulate, triage
+from diag.cli import bench, check, demo, explain, record, report, serve, simulate, triage, watch
 
 __all__ = ["app"]
 
@@ -21,7 +21,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for module in (demo, triage, check, explain, record, report, serve, simulate, bench):
+for module in (demo, triage, check, explain, record, report, watch, serve, simulate, bench):
     app.command()(module.command)
 
 

@@ -1,0 +1,114 @@
+"""The loop: one thread looks, this one shows and listens."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from rich.console import Console
+from rich.live import Live
+
+from diag.api.watching import Look, Watching
+from diag.errors import DiagError
+from diag.watch.history import History
+from diag.watch.keys import Keys
+from diag.watch.screen import Showing, screen
+
+__all__ = ["once", "run"]
+
+_TICK_SECONDS = 0.15
+_WINDOWS = (300.0, 600.0, 900.0, 1800.0, 3600.0, 2 * 3600.0, 6 * 3600.0, 24 * 3600.0)
+
+
+def once(watching: Watching, poll_seconds: float) -> Look:
+    """One look."""
+    return watching.look(poll_seconds)
+
+
+@dataclass(slots=True)
+class _Shared:
+    """Between the two threads, under ``lock``."""
+
+    history: History = field(default_factory=History)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    wanted: threading.Event = field(default_factory=threading.Event)
+    ended: threading.Event = field(default_factory=threading.Event)
+
+
+def run(watching: Watching, showing: Showing, console: Console, clock: Callable[[], float] = time.time) -> None:
+    """Until q or Ctrl-C."""
+    shared = _Shared()
+    looker = threading.Thread(target=_look_on, args=(watching, showing, shared, clock), daemon=True)
+    looker.start()
+    with Keys() as keys, Live(console=console, screen=console.is_terminal, auto_refresh=False) as live:
+        while not shared.ended.is_set():
+            with shared.lock:
+                live.update(screen(shared.history, showing, console.width), refresh=True)
+            for key in keys.pressed(_TICK_SECONDS):
+                _react(key, watching, showing, shared)
+
+
+def _look_on(watching: Watching, showing: Showing, shared: _Shared, clock: Callable[[], float]) -> None:
+    while not shared.ended.is_set():
+        if not showing.paused:
+            _look(watching, showing, shared, clock)
+        shared.wanted.wait(showing.every_seconds)
+        shared.wanted.clear()
+
+
+def _look(watching: Watching, showing: Showing, shared: _Shared, clock: Callable[[], float]) -> None:
+    showing.busy = True
+    try:
+        look = watching.look(showing.every_seconds)
+    except DiagError as error:
+        with shared.lock:
+            shared.history.failed(clock(), str(error))
+    except Exception as error:  # one odd answer must not end the watch
+        with shared.lock:
+            shared.history.failed(clock(), f"{type(error).__name__}: {error}")
+    else:
+        with shared.lock:
+            shared.history.seen(look)
+    finally:
+        showing.busy = False
+
+
+def _react(key: str, watching: Watching, showing: Showing, shared: _Shared) -> None:
+    showing.said = ""
+    if key == "q":
+        shared.ended.set()
+        shared.wanted.set()
+    elif key == "p":
+        showing.paused = not showing.paused
+        shared.wanted.set()
+    elif key in "+-":
+        _resize(watching, showing, wider=key == "+")
+        shared.wanted.set()
+    elif key == "0":
+        showing.opened = ""
+    elif key in "123456":
+        with shared.lock:
+            places = shared.history.ranking(6)
+        if int(key) <= len(places):
+            showing.opened = places[int(key) - 1].id
+    elif key == "s":
+        showing.said = _saved(watching)
+
+
+def _resize(watching: Watching, showing: Showing, *, wider: bool) -> None:
+    now = watching.window_seconds
+    fitting = [w for w in _WINDOWS if (w > now if wider else w < now)]
+    if fitting:
+        watching.window_seconds = showing.window_seconds = min(fitting) if wider else max(fitting)
+
+
+def _saved(watching: Watching) -> str:
+    name = f"diag-{datetime.now(UTC):%Y%m%dT%H%M%SZ}.zip"
+    try:
+        return f"wrote {watching.save(Path(name))}"
+    except DiagError as error:
+        return str(error)
