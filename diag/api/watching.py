@@ -52,8 +52,8 @@ class Watching:
         self._stack.close()
 
     def look(self, poll_seconds: float) -> Look:
-        """Ask anew; pages are polled for ``poll_seconds`` first. ``DiagError`` when a source does not answer: the
-        next look tries again."""
+        """Ask anew; pages are polled for ``poll_seconds`` first. ``DiagError`` when a source does not
+        answer: the next look tries again."""
         from diag.sources.scrape import ScrapeSource
         from diag.triage import triage
 

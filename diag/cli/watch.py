@@ -25,10 +25,13 @@ def watch(
     asked: Asked,
     every: Annotated[str, typer.Option("--every", metavar="15s", help="look again this often")] = "15s",
     once: Annotated[bool, typer.Option("--once", help="look once, print, end")] = False,
-    json: Annotated[bool, typer.Option("--json", help="print each look's verdict as one line of JSON")] = False,
+    json: Annotated[
+        bool, typer.Option("--json", help="print each look's verdict as one line of JSON")
+    ] = False,
     debug: Debug = False,  # noqa: ARG001  read by diag.cli.main
 ) -> int:
-    """Watch symptom, signals and ranking as they move. Keys: p pause, - + window, 1-6 open, s save, q quit."""
+    """Watch symptom, signals and ranking as they move. Keys: p pause, - + window, 1-6 open, s save, q
+    quit."""
     defaults = read_defaults(Path.cwd(), os.environ)
     refs = asking.references(asked, defaults)
     seconds = duration_seconds(every, "--every")

@@ -22,7 +22,8 @@ __all__ = ["KINDS", "redacted"]
 
 KINDS: Mapping[str, tuple[str, ...]] = {
     "hosts": (
-        "instances", "instance", "nodes", "node", "pods", "pod", "targets", "target", "gpus", "gpu", "namespace",
+        "instances", "instance", "nodes", "node", "pods", "pod", "targets", "target", "gpus", "gpu",
+        "namespace",
     ),
     "tenants": ("tenants", "tenant"),
     "sessions": ("sessions", "session"),
@@ -83,6 +84,15 @@ def _named(part: Any, keys: frozenset[str]) -> Iterator[str]:
             yield from _named(one, keys)
 
 
+_FIXED = frozenset(
+    {
+        "schema", "version", "id", "signal", "state", "stance", "unit", "explained_by", "runbook", "x_unit",
+        "kind",
+    }
+)  # fmt: skip
+"""Keys whose values are fixed words."""
+
+
 class _Telling:
     """Rewrites every text of a verdict but its fixed words."""
 
@@ -93,12 +103,10 @@ class _Telling:
         self._stand_ins = stand_ins
         self._hosts = hosts
 
-    _FIXED = frozenset({"schema", "version", "id", "signal", "state", "stance", "unit", "explained_by", "runbook", "x_unit", "kind"})  # fmt: skip
-
     def of(self, part: Any) -> Any:
         """``part`` of decoded JSON, names replaced."""
         if isinstance(part, dict):
-            return {k: v if k in self._FIXED else self.of(v) for k, v in part.items()}
+            return {k: v if k in _FIXED else self.of(v) for k, v in part.items()}
         if isinstance(part, list):
             return [self.of(one) for one in part]
         return self._text(part) if isinstance(part, str) else part

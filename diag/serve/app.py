@@ -36,8 +36,13 @@ _Runbook = Callable[[str], str | None]
 
 
 def application(
-    store: Store, settings: Settings, counted: Counted, *, runbook: _Runbook, clock: Callable[[], float] = time.time
-) -> Starlette:  # fmt: skip
+    store: Store,
+    settings: Settings,
+    counted: Counted,
+    *,
+    runbook: _Runbook,
+    clock: Callable[[], float] = time.time,
+) -> Starlette:
     """``runbook``: id -> Markdown, None where there is none."""
     served = _Served(store, settings, counted, runbook, clock)
     routes = [
@@ -112,8 +117,13 @@ class _Served:
     """The handlers. Storage is asked in threads, so that a slow disk stops no other caller."""
 
     def __init__(
-        self, store: Store, settings: Settings, counted: Counted, runbook: _Runbook, clock: Callable[[], float]
-    ) -> None:  # fmt: skip
+        self,
+        store: Store,
+        settings: Settings,
+        counted: Counted,
+        runbook: _Runbook,
+        clock: Callable[[], float],
+    ) -> None:
         self._store, self._settings, self._counted = store, settings, counted
         self._runbook, self._clock = runbook, clock
 
@@ -201,8 +211,14 @@ def _told(one: Incident) -> dict[str, Any]:
     verdict = pages.verdict_of(one)
     lead = next((a for a in verdict.assessments if a.id == verdict.leading), None) if verdict else None
     return {
-        "id": one.id, "fingerprint": one.alert.fingerprint, "starts_at": one.alert.starts_at,
-        "ends_at": one.alert.ends_at, "labels": dict(one.alert.labels), "state": one.question.state,
-        "error": one.question.error, "leading": verdict.leading if verdict else None,
-        "confidence": lead.confidence if lead else None, "summary": verdict.summary if verdict else None,
-    }  # fmt: skip
+        "id": one.id,
+        "fingerprint": one.alert.fingerprint,
+        "starts_at": one.alert.starts_at,
+        "ends_at": one.alert.ends_at,
+        "labels": dict(one.alert.labels),
+        "state": one.question.state,
+        "error": one.question.error,
+        "leading": verdict.leading if verdict else None,
+        "confidence": lead.confidence if lead else None,
+        "summary": verdict.summary if verdict else None,
+    }

@@ -1,4 +1,5 @@
-"""What the service tells a Prometheus: its findings, for annotations on dashboards, and how it fares itself."""
+"""What the service tells a Prometheus: its findings, for annotations on dashboards, and how it fares
+itself."""
 
 from __future__ import annotations
 

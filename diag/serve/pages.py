@@ -33,7 +33,7 @@ def verdict_of(one: Incident) -> Verdict | None:
 def front(incidents: Sequence[Incident], waiting: int, refresh_seconds: int) -> str:
     """The list."""
     rows = [_row(one) for one in incidents]
-    return _template("front.html.j2").render(rows=rows, waiting=waiting, refresh_seconds=refresh_seconds)
+    return _rendered("front.html.j2", rows=rows, waiting=waiting, refresh_seconds=refresh_seconds)
 
 
 def _row(one: Incident) -> dict[str, Any]:
@@ -59,7 +59,7 @@ def incident(one: Incident, refresh_seconds: int) -> str:
     verdict = verdict_of(one)
     again = refresh_seconds if one.alert.firing or one.question.state in ("queued", "running") else 0
     if verdict is None:
-        return _template("waiting.html.j2").render(row=_row(one), refresh_seconds=again)
+        return _rendered("waiting.html.j2", row=_row(one), refresh_seconds=again)
     state = "firing" if one.alert.firing else "resolved"
     return _drawn(one.question.verdict or b"", state, again)
 
@@ -73,17 +73,21 @@ def _drawn(text: bytes, state: str, refresh_seconds: int) -> str:
 def unknown_alert(wanted: Mapping[str, str]) -> str:
     """What a link leads to before its alert has arrived."""
     labels = [f"{plain(k)}={plain(v)}" for k, v in wanted.items()]
-    return _template("unknown.html.j2").render(labels=labels)
+    return _rendered("unknown.html.j2", labels=labels)
 
 
 def runbook(id: str, text: str) -> str:
     """A runbook as it was written: Markdown reads well as it is."""
-    return _template("runbook.html.j2").render(id=id, text=text)
+    return _rendered("runbook.html.j2", id=id, text=text)
+
+
+def _rendered(template: str, /, **values: Any) -> str:
+    text: str = _environment().get_template(template).render(**values)
+    return text
 
 
 @cache
-def _template(name: str) -> Any:
-    environment = Environment(
+def _environment() -> Environment:
+    return Environment(
         loader=PackageLoader("diag.serve"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
-    return environment.get_template(name)

@@ -1,7 +1,7 @@
 """Alerts and verdicts on disk: one SQLite file, safe against a restart at any moment.
 
-An *alert* is known by fingerprint and start, so that a repeat is no news. A *question* is a window of the source:
-alerts that start within the same minute ask the same, and share one triage and its verdict.
+An *alert* is known by fingerprint and start, so that a repeat is no news. A *question* is a window of the
+source: alerts that start within the same minute ask the same, and share one triage and its verdict.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ CREATE TABLE IF NOT EXISTS question (
   id INTEGER PRIMARY KEY, minute INTEGER UNIQUE NOT NULL, state TEXT NOT NULL, asked REAL NOT NULL,
   finished REAL, seconds REAL, runs INTEGER NOT NULL DEFAULT 0, verdict BLOB, error TEXT NOT NULL DEFAULT '');
 CREATE TABLE IF NOT EXISTS alert (
-  id INTEGER PRIMARY KEY, fingerprint TEXT NOT NULL, starts_at REAL NOT NULL, ends_at REAL, received REAL NOT NULL,
+  id INTEGER PRIMARY KEY, fingerprint TEXT NOT NULL, starts_at REAL NOT NULL, ends_at REAL,
+  received REAL NOT NULL,
   labels TEXT NOT NULL, annotations TEXT NOT NULL, question INTEGER NOT NULL REFERENCES question(id),
   UNIQUE (fingerprint, starts_at));
 CREATE INDEX IF NOT EXISTS alert_question ON alert(question);
@@ -37,8 +38,8 @@ CREATE INDEX IF NOT EXISTS question_state ON question(state);
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One triage: ``starts_at`` of the alerts that ask, unix seconds; ``finished``/``seconds`` of the last run;
-    ``verdict``: ``diag.verdict/1`` as JSON."""
+    """One triage: ``starts_at`` of the alerts that ask, unix seconds; ``finished``/``seconds`` of the last
+    run; ``verdict``: ``diag.verdict/1`` as JSON."""
 
     id: int
     starts_at: float
@@ -112,9 +113,16 @@ class Store:
                 db.execute(
                     "INSERT INTO alert(fingerprint, starts_at, ends_at, received, labels, annotations, question)"
                     " VALUES (?,?,?,?,?,?,?)",
-                    (one.fingerprint, one.starts_at, one.ends_at, now, json.dumps(dict(one.labels)),
-                     json.dumps(dict(one.annotations)), self._asked(db, one.starts_at, now)),
-                )  # fmt: skip
+                    (
+                        one.fingerprint,
+                        one.starts_at,
+                        one.ends_at,
+                        now,
+                        json.dumps(dict(one.labels)),
+                        json.dumps(dict(one.annotations)),
+                        self._asked(db, one.starts_at, now),
+                    ),
+                )
         return new
 
     def _asked(self, db: sqlite3.Connection, starts_at: float, now: float) -> int:

@@ -1,7 +1,7 @@
 """Alertmanager's webhook, version 4: what is taken from it.
 
-Source: Alertmanager's notification data structure (prometheus.io/docs/alerting/latest/configuration). Grafana sends
-a superset; what is not named here is passed over.
+Source: Alertmanager's notification data structure (prometheus.io/docs/alerting/latest/configuration).
+Grafana sends a superset; what is not named here is passed over.
 """
 
 from __future__ import annotations

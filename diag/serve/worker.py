@@ -25,7 +25,8 @@ _AFTER = 2.0  # look-backs
 
 @dataclass(slots=True)
 class Counted:
-    """Since the process began: triages that ended well and not, the seconds they took, messages that failed."""
+    """Since the process began: triages that ended well and not, the seconds they took, messages that
+    failed."""
 
     done: int = 0
     failed: int = 0
@@ -34,8 +35,9 @@ class Counted:
 
 
 class Worker:
-    """``judge`` triages a window. ``look_back_seconds`` before the alert's start are asked for; while it fires it is
-    judged anew every ``again_seconds``. ``tell``: called once a question with its first verdict."""
+    """``judge`` triages a window. ``look_back_seconds`` before the alert's start are asked for; while it
+    fires it is judged anew every ``again_seconds``. ``tell``: called once a question with its first
+    verdict."""
 
     def __init__(
         self, store: Store, judge: Judge, *, look_back_seconds: float, again_seconds: float,

@@ -39,7 +39,9 @@ class _Shared:
     ended: threading.Event = field(default_factory=threading.Event)
 
 
-def run(watching: Watching, showing: Showing, console: Console, clock: Callable[[], float] = time.time) -> None:
+def run(
+    watching: Watching, showing: Showing, console: Console, clock: Callable[[], float] = time.time
+) -> None:
     """Until q or Ctrl-C."""
     shared = _Shared()
     looker = threading.Thread(target=_look_on, args=(watching, showing, shared, clock), daemon=True)

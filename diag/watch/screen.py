@@ -22,17 +22,33 @@ from diag.watch.sparks import GAP, spark
 __all__ = ["Showing", "screen"]
 
 _SIGNALS = (
-    "ttft_seconds_p95", "e2e_seconds_mean", "inter_token_seconds_mean", "running_requests", "waiting_requests",
-    "kv_cache_usage_ratio", "preemptions_per_second", "prefix_cache_hit_ratio", "prompt_tokens_per_request_mean",
-    "first_tokens_per_second", "gpu_utilization_ratio", "gpu_sm_clock_hertz",
-)  # fmt: skip
+    "ttft_seconds_p95",
+    "e2e_seconds_mean",
+    "inter_token_seconds_mean",
+    "running_requests",
+    "waiting_requests",
+    "kv_cache_usage_ratio",
+    "preemptions_per_second",
+    "prefix_cache_hit_ratio",
+    "prompt_tokens_per_request_mean",
+    "first_tokens_per_second",
+    "gpu_utilization_ratio",
+    "gpu_sm_clock_hertz",
+)
 _LABELS = {
-    "ttft_seconds_p95": "first token p95", "e2e_seconds_mean": "answer", "inter_token_seconds_mean": "between tokens",
-    "running_requests": "running", "waiting_requests": "waiting", "kv_cache_usage_ratio": "KV cache",
-    "preemptions_per_second": "preemptions", "prefix_cache_hit_ratio": "cache hits",
-    "prompt_tokens_per_request_mean": "prompt length", "first_tokens_per_second": "requests",
-    "gpu_utilization_ratio": "GPU use", "gpu_sm_clock_hertz": "SM clock",
-}  # fmt: skip
+    "ttft_seconds_p95": "first token p95",
+    "e2e_seconds_mean": "answer",
+    "inter_token_seconds_mean": "between tokens",
+    "running_requests": "running",
+    "waiting_requests": "waiting",
+    "kv_cache_usage_ratio": "KV cache",
+    "preemptions_per_second": "preemptions",
+    "prefix_cache_hit_ratio": "cache hits",
+    "prompt_tokens_per_request_mean": "prompt length",
+    "first_tokens_per_second": "requests",
+    "gpu_utilization_ratio": "GPU use",
+    "gpu_sm_clock_hertz": "SM clock",
+}
 _PLACES, _CHANGES = 6, 5
 _COLORS = {"supported": "bold red", "undecided": "yellow"}
 
@@ -74,7 +90,9 @@ def _head(history: History, showing: Showing) -> Text:
         text.append("  paused", style="bold yellow")
     if history.lost and history.last is not None:
         since = f" since {clock(history.lost_since)} UTC" if history.lost_since else ""
-        text.append(f"\nsource does not answer{since}: {plain(history.lost)}; what follows is old", style="bold red")
+        text.append(
+            f"\nsource does not answer{since}: {plain(history.lost)}; what follows is old", style="bold red"
+        )
     return text
 
 
@@ -134,9 +152,13 @@ def _body(history: History, showing: Showing, width: int) -> Iterator[Renderable
     for number, one in enumerate(places, 1):
         style = _COLORS.get(one.state, "") if number == 1 and history.last.verdict.leading else ""
         table.add_row(
-            str(number), Text(one.id, style=style), one.state, _bar(one), _moved(one),
+            str(number),
+            Text(one.id, style=style),
+            one.state,
+            _bar(one),
+            _moved(one),
             one.title[: max(10, width - 72)],
-        )  # fmt: skip
+        )
     yield table
 
 
@@ -147,7 +169,9 @@ def _bar(one: Place) -> str:
 
 def _moved(one: Place) -> Text:
     if one.moved:
-        return Text(f"{'▲' if one.moved > 0 else '▼'}{abs(one.moved)}", style="green" if one.moved > 0 else "dim")
+        return Text(
+            f"{'▲' if one.moved > 0 else '▼'}{abs(one.moved)}", style="green" if one.moved > 0 else "dim"
+        )
     if abs(one.rose) >= 0.05:
         return Text("↑" if one.rose > 0 else "↓", style="dim")
     return Text("")

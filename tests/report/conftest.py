@@ -11,10 +11,18 @@ from diag.exhibits import Curve, Exhibit, Mark, Panel
 from diag.model import Lead, Moment, SourceRef, Verdict
 
 HOSTILE = (
-    "<script>alert(1)</script>", "\"><img src=x onerror=alert(1)>", "</svg></figure><h1>gone</h1>",
-    "[x](javascript:alert(1))", "`code` | pipe | *bold*", "\x1b[31mred\x1b[0m\x07", "\u202etxt.exe\u2066", "{{ 7*7 }}",
-    "<!-- /human:well --><!-- human:tasks -->", "$\\frac{1}{0}$", "A" * 10_000,
-)  # fmt: skip
+    "<script>alert(1)</script>",
+    '"><img src=x onerror=alert(1)>',
+    "</svg></figure><h1>gone</h1>",
+    "[x](javascript:alert(1))",
+    "`code` | pipe | *bold*",
+    "\x1b[31mred\x1b[0m\x07",
+    "\u202etxt.exe\u2066",
+    "{{ 7*7 }}",
+    "<!-- /human:well --><!-- human:tasks -->",
+    "$\\frac{1}{0}$",
+    "A" * 10_000,
+)
 
 
 @pytest.fixture(scope="session")
@@ -28,10 +36,13 @@ def hostile(recorded: Verdict) -> Verdict:
     """The same, with hostile strings wherever a label, tenant, model, log line or event could put one."""
     lead = recorded.assessments[0]
     chart = Exhibit(
-        "chain", HOSTILE[0], HOSTILE[2], "time",
+        "chain",
+        HOSTILE[0],
+        HOSTILE[2],
+        "time",
         (Panel(HOSTILE[9], HOSTILE[1], (Curve(HOSTILE[4], (0.0, 60.0, 120.0), (1.0, None, 2.0)),)),),
         (Mark(60.0, "onset", HOSTILE[5]),),
-    )  # fmt: skip
+    )
     return replace(
         recorded,
         summary=" ".join(HOSTILE[:9]),

@@ -60,12 +60,28 @@ def page(request: pytest.FixtureRequest) -> Path:
 def opened(chromium: str, page: Path, *options: str) -> subprocess.CompletedProcess[str]:
     """Chromium without a network, run once over the page."""
     return subprocess.run(
-        [chromium, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
-         "--disable-background-networking", "--disable-component-update", "--disable-sync",
-         f"--user-data-dir={page.parent / 'profile'}", "--proxy-server=127.0.0.1:9", "--enable-logging=stderr",
-         "--window-size=1000,2400", *options, page.as_uri()],
-        capture_output=True, text=True, timeout=120, check=True,
-    )  # fmt: skip
+        [
+            chromium,
+            "--headless=new",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-dev-shm-usage",
+            "--no-first-run",
+            "--disable-background-networking",
+            "--disable-component-update",
+            "--disable-sync",
+            f"--user-data-dir={page.parent / 'profile'}",
+            "--proxy-server=127.0.0.1:9",
+            "--enable-logging=stderr",
+            "--window-size=1000,2400",
+            *options,
+            page.as_uri(),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
 
 
 def asked_for(chromium: str, page: Path) -> tuple[list[str], str]:
@@ -97,9 +113,15 @@ def test_charts_are_drawn_in_light_and_dark(chromium: str, recorded_page: Path, 
     page = recorded_page
     shot = page.parent / f"shot{dark}.png"
     opened(
-        chromium, page, f"--screenshot={shot}",
-        *(["--blink-settings=preferredColorScheme=0"] if dark else ["--blink-settings=preferredColorScheme=1"]),
-    )  # fmt: skip
+        chromium,
+        page,
+        f"--screenshot={shot}",
+        *(
+            ["--blink-settings=preferredColorScheme=0"]
+            if dark
+            else ["--blink-settings=preferredColorScheme=1"]
+        ),
+    )
     pixels = colors(shot)
     scheme = _schemes(page.read_text(encoding="utf-8"))["dark" if dark else "light"]
     paper, line = _rgb(scheme["--paper"]), _rgb(scheme["--line-1"])

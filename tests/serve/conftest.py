@@ -59,9 +59,13 @@ def start(known: Verdict) -> Iterator[Start]:
     running: list[tuple[uvicorn.Server, threading.Thread, Worker, Store]] = []
 
     def begin(
-        judge: Callable[[Window], Verdict] | None = None, store: Store | None = None, again_seconds: float = 3600.0,
-        tell: Any = None, working: bool = True, **settings: Any,
-    ) -> Running:  # fmt: skip
+        judge: Callable[[Window], Verdict] | None = None,
+        store: Store | None = None,
+        again_seconds: float = 3600.0,
+        tell: Any = None,
+        working: bool = True,
+        **settings: Any,
+    ) -> Running:
         kept = store or Store(":memory:")
         asked: list[Window] = []
 

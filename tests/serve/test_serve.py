@@ -137,7 +137,7 @@ def test_too_many_questions_ask_the_sender_to_come_again(start: Start) -> None:
     assert service.post(posted(alert("f3", starts="2026-11-29T20:13:00Z"))).status_code == 200
 
 
-def test_a_restart_in_mid_triage_loses_nothing(start: Start, known: Verdict, tmp_path: Path) -> None:
+def test_a_restart_in_mid_triage_loses_nothing(start: Start, tmp_path: Path) -> None:
     entered, release = threading.Event(), threading.Event()
 
     def slow(_: Window) -> Verdict:

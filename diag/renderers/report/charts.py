@@ -146,8 +146,8 @@ def _axis(axes: Axes, exhibit: Exhibit) -> None:
     for mark in exhibit.marks:
         if mark.kind == "onset":
             top.annotate(
-                plain(mark.text), (_moment(mark.time), 1.0), xycoords=("data", "axes fraction"), xytext=(3, -2),
-                textcoords="offset points", color=_MARK, fontsize=7.5, va="top",
+                plain(mark.text), (_moment(mark.time), 1.0), xycoords=("data", "axes fraction"),
+                xytext=(3, -2), textcoords="offset points", color=_MARK, fontsize=7.5, va="top",
             )  # fmt: skip
 
 

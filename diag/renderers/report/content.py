@@ -41,8 +41,8 @@ HUMAN: tuple[Human, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Detection:
-    """An alert that watches for the cause. ``after_seconds``: from its condition until it fires; ``at``: when it
-    fired in this incident (unix seconds), None where nobody evaluated it."""
+    """An alert that watches for the cause. ``after_seconds``: from its condition until it fires; ``at``: when
+    it fired in this incident (unix seconds), None where nobody evaluated it."""
 
     alert: str
     after_seconds: float
@@ -85,7 +85,7 @@ def report_of(
     told = page(verdict, _TOLD)
     lead = next((one for one in verdict.assessments if one.id == verdict.leading), None)
     return Report(
-        title=_title(verdict, lead),
+        title=_title(lead),
         date=day(verdict.incident.start) if verdict.incident else day(verdict.generated_at),
         status=_status(lead, verdict),
         page=told,
@@ -103,7 +103,7 @@ def report_of(
     )
 
 
-def _title(verdict: Verdict, lead: Assessment | None) -> str:
+def _title(lead: Assessment | None) -> str:
     if lead is None:
         return "No incident in this window"
     if lead.id == "unknown":
@@ -162,7 +162,10 @@ def _cohort(one: Cohort) -> Row:
     lost = _NOTHING if one.lost_seconds is None else span(round(one.lost_seconds))
     return Row(
         plain(one.name),
-        (f"{one.requests:,}", quantity(one.before_seconds, "seconds"), quantity(one.during_seconds, "seconds"), lost),
+        (
+            f"{one.requests:,}", quantity(one.before_seconds, "seconds"),
+            quantity(one.during_seconds, "seconds"), lost,
+        ),
     )  # fmt: skip
 
 

@@ -1,7 +1,7 @@
 """The postmortem as one HTML file: nothing is loaded from anywhere, every text is escaped.
 
-jinja2 escapes whatever goes in; only the figures (drawn here) and what people wrote into an earlier file of the
-same kind pass as they are."""
+jinja2 escapes whatever goes in; only the figures (drawn here) and what people wrote into an earlier file of
+the same kind pass as they are."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def render(
     report: Report, *, version: str, kept: Mapping[str, str] | None = None, state: str = "",
     refresh_seconds: int = 0,
 ) -> str:  # fmt: skip
-    """``report`` as a page. ``kept``: what people wrote before, by section; ``state``: a word beside the status
-    ("firing"); ``refresh_seconds``: the page asks for itself anew, for as long as the alert fires."""
+    """``report`` as a page. ``kept``: what people wrote before, by section; ``state``: a word beside the
+    status ("firing"); ``refresh_seconds``: the page asks for itself anew, as long as the alert fires."""
     cause = report.page.leading
     chain = tuple(Row(link.time, (link.after, link.text)) for link in cause.chain) if cause else ()
     text: str = _template().render(

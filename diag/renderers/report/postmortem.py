@@ -13,7 +13,9 @@ from diag.renderers.report.kept import begin, end
 __all__ = ["render"]
 
 
-def render(report: Report, *, kept: Mapping[str, str] | None = None, figures: Mapping[str, str] | None = None) -> str:  # fmt: skip
+def render(
+    report: Report, *, kept: Mapping[str, str] | None = None, figures: Mapping[str, str] | None = None
+) -> str:
     """``report`` as Markdown. ``kept``: what people wrote before, by section; ``figures``: exhibit id -> the
     path of its picture, as seen from the file."""
     return "\n".join(_lines(report, kept or {}, figures or {})).strip() + "\n"
