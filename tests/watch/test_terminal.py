@@ -148,7 +148,7 @@ def test_a_real_terminal_shows_resizes_loses_and_finds_again(tmux: str, page: Pa
         page.stop()
         # What is old is not now: the value goes, and no zero takes its place.
         gone = terminal.until(lambda seen: _now(seen, "running") == "·")
-        assert "0 requests" not in gone
+        assert _now(gone, "waiting") == "·"
         page.start()
         terminal.until(lambda seen: _now(seen, "running") == "3 requests")
         terminal.press("q")
