@@ -54,8 +54,8 @@ class Links:
     def triage_command(self, look_back: str) -> str:
         """The same in a shell. Not narrowed to the alert's instance: its peers are the controls, and the
         GPU's and host's exporters bear other instances."""
-        cluster = _SAFE % "cluster"
-        return f"diag triage --last {look_back}{{{{ if $labels.cluster }}}} --match cluster={cluster}{{{{ end }}}}"
+        only = "{{ if $labels.cluster }} --match cluster=" + _SAFE % "cluster" + "{{ end }}"
+        return f"diag triage --last {look_back}{only}"
 
 
 DEFAULT_LINKS = Links()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 from diag.assets.rules.links import Links
@@ -103,7 +103,12 @@ class RuleFile:
     recordings: tuple[Recording, ...] = ()
     alerts: tuple[Alert, ...] = ()
     interval_seconds: int = 30
-    group: str = field(default="")
+    group: str = ""
+
+    @property
+    def rules(self) -> tuple[Recording | Alert, ...]:
+        """In the order of evaluation."""
+        return (*self.recordings, *self.alerts)
 
     @property
     def name(self) -> str:

@@ -1,0 +1,39 @@
+"""Every rule file, recording and alert by name: what the writers, the proofs, the dashboards and
+``diag assets`` go through."""
+
+from __future__ import annotations
+
+from diag.assets.rules.model import Alert, RuleFile
+from diag.assets.rules.recordings import recordings
+from diag.engines import ENGINES
+from diag.errors import UsageError
+
+__all__ = ["ALERTS", "FILES", "alert"]
+
+
+def _engine_files() -> tuple[RuleFile, ...]:
+    return tuple(
+        RuleFile(
+            path=f"engines/{engine.name}.yml",
+            title=f"Recordings from {engine.title}",
+            text="One name for each signal, over 5 minutes, whichever spelling of the metric a target has.",
+            needs=(engine.name,),
+            recordings=recordings(engine),
+        )
+        for engine in ENGINES
+    )
+
+
+FILES: tuple[RuleFile, ...] = _engine_files()
+"""Every rule file, recordings first: alerts read them."""
+
+ALERTS: tuple[Alert, ...] = tuple(entry for file in FILES for entry in file.alerts)
+"""Every alert, in the order of the files."""
+
+
+def alert(name: str) -> Alert:
+    """Return the alert called ``name``; raise ``UsageError`` if there is none."""
+    for entry in ALERTS:
+        if entry.name == name:
+            return entry
+    raise UsageError(f"no alert is called {name!r}", hint="see rules/alerts")

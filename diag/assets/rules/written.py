@@ -1,0 +1,14 @@
+"""The files below ``rules/``, as text: what ``make generate`` writes and ``--check`` compares."""
+
+from __future__ import annotations
+
+from diag.assets.rules.catalogue import FILES
+from diag.assets.rules.links import DEFAULT_LINKS, Links
+from diag.assets.rules.yaml_text import file_text
+
+__all__ = ["written"]
+
+
+def written(links: Links = DEFAULT_LINKS) -> dict[str, str]:
+    """Path below ``rules/`` -> text, for every generated file."""
+    return {file.path: file_text(file, links) for file in FILES}
