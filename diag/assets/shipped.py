@@ -20,8 +20,8 @@ __all__ = ["FOLDERS", "File", "folder", "read_text", "shipped_files"]
 FOLDERS = ("rules", "dashboards", "runbooks", "deploy")
 """What ships as files, by the folder it has in the checkout, in the wheel and in an export."""
 
-# Builders are for those who change a dashboard, and they have the checkout.
-_NOT_SHIPPED = ("dashboards/src", "__pycache__")
+# Builders and the compose example build from a checkout, and who has one needs no copy.
+_NOT_SHIPPED = ("dashboards/src", "deploy/README.md", "deploy/compose", "__pycache__")
 
 
 @dataclass(frozen=True, slots=True)
