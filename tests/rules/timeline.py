@@ -69,11 +69,11 @@ def stretched(
                 (window.start, onset, after),
             ]
         )
-    bounds = (None, None) if onset is None else (start + calm, start + calm + hurt)
-    times: Floats = start + np.arange(plan.source.size) * SCRAPE_SECONDS
+    times: Floats = start + np.arange(plan.source.size, dtype=np.float64) * SCRAPE_SECONDS
     series = [_along(one, plan, times) for one in bundle.series() if one.labels["__name__"] in names]
     kept = tuple(one for one in series if one.times.size)
-    return Timeline(bundle.name, start, float(times[-1]), *bounds, kept)
+    begun, over = (None, None) if onset is None else (start + calm, start + calm + hurt)
+    return Timeline(bundle.name, start, float(times[-1]), begun, over, kept)
 
 
 def moved(bundle: Bundle, start: float, names: frozenset[str]) -> Timeline:
