@@ -239,6 +239,4 @@ def _wrapped(text: str) -> list[str]:
 
 
 def _item(text: str) -> list[str]:
-    return wrap(
-        f"- {text}", _WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
-    )
+    return wrap(f"- {text}", _WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
