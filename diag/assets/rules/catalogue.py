@@ -3,8 +3,16 @@
 
 from __future__ import annotations
 
+from diag.assets.rules.cache import CACHE
+from diag.assets.rules.engine import ENGINE
+from diag.assets.rules.fabric import FABRIC
+from diag.assets.rules.gpu import GPU
+from diag.assets.rules.host import HOST
+from diag.assets.rules.llmdiag import LLMDIAG
+from diag.assets.rules.meta import META
 from diag.assets.rules.model import Alert, RuleFile
 from diag.assets.rules.recordings import recordings
+from diag.assets.rules.slo import SLO
 from diag.engines import ENGINES
 from diag.errors import UsageError
 
@@ -24,7 +32,7 @@ def _engine_files() -> tuple[RuleFile, ...]:
     )
 
 
-FILES: tuple[RuleFile, ...] = _engine_files()
+FILES: tuple[RuleFile, ...] = (*_engine_files(), SLO, ENGINE, CACHE, GPU, FABRIC, LLMDIAG, HOST, META)
 """Every rule file, recordings first: alerts read them."""
 
 ALERTS: tuple[Alert, ...] = tuple(entry for file in FILES for entry in file.alerts)

@@ -8,7 +8,19 @@ from typing import Literal
 
 from diag.assets.rules.links import Links
 
-__all__ = ["Alert", "Component", "Needs", "Recording", "RuleFile", "Severity", "Threshold", "duration"]
+__all__ = [
+    "Alert",
+    "Component",
+    "Dashboard",
+    "Needs",
+    "Recording",
+    "RuleFile",
+    "Severity",
+    "Threshold",
+    "all_of",
+    "any_of",
+    "duration",
+]
 
 Severity = Literal["critical", "warning", "info", "none"]
 Component = Literal["slo", "queue", "cache", "engine", "gpu", "fabric", "host", "requests", "meta"]
@@ -122,3 +134,14 @@ def duration(seconds: int) -> str:
         if seconds and seconds % size == 0:
             return f"{seconds // size}{unit}"
     return f"{seconds}s"
+
+
+def all_of(*conditions: str) -> str:
+    """Conditions that must hold together, a line each; the first one's value is the alert's."""
+    return "\nand ".join(conditions)
+
+
+def any_of(*conditions: str) -> str:
+    """Conditions of which one is enough, a line each. Each compares on its own: in ``a or b > 0`` a
+    zero of ``a`` would fire."""
+    return "\nor ".join(conditions)
