@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from diag.assets.rules.alertmanager import alertmanager_text
 from diag.assets.rules.catalogue import FILES
+from diag.assets.rules.kubernetes import prometheus_rule, prometheus_rule_path
 from diag.assets.rules.links import DEFAULT_LINKS, Links
 from diag.assets.rules.yaml_text import file_text
 
@@ -11,4 +13,6 @@ __all__ = ["written"]
 
 def written(links: Links = DEFAULT_LINKS) -> dict[str, str]:
     """Path below ``rules/`` -> text, for every generated file."""
-    return {file.path: file_text(file, links) for file in FILES}
+    plain = {file.path: file_text(file, links) for file in FILES}
+    wrapped = {prometheus_rule_path(file): prometheus_rule(file, links) for file in FILES}
+    return {**plain, **wrapped, "alertmanager.yaml": alertmanager_text()}
