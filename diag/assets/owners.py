@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import lru_cache
 
+from diag.assets.queries import matches
 from diag.engines import ENGINES, Definition, Engine
-from diag.signals.algebra import selects, spellings
+from diag.signals.algebra import Matcher, selects, spellings
 
-__all__ = ["PRODUCERS", "SERVING", "kin", "owners", "signals_of"]
+__all__ = ["PRODUCERS", "SERVING", "kin", "known_about", "owners", "owners_of_pattern", "same_metric"]
 
 PRODUCERS: tuple[str, ...] = tuple(engine.name for engine in ENGINES)
 """The names that ``needs`` may hold."""
@@ -74,10 +76,29 @@ def owners(name: str) -> tuple[str, ...]:
     return tuple(_signals().get(name, {}))
 
 
-def signals_of(name: str) -> tuple[str, ...]:
-    """The canonical signals for which its own producer's engine file reads ``name``."""
+def owners_of_pattern(matchers: Iterable[Matcher]) -> tuple[str, ...]:
+    """The producers that export a metric whose name fits every condition on ``__name__``."""
+    patterns = [one for one in matchers if one.label == "__name__"]
+    names = [name for name in _signals() if all(matches(one, name) for one in patterns)]
+    found = {producer for name in names for producer in owners(name)}
+    return tuple(producer for producer in PRODUCERS if producer in found)
+
+
+def known_about(name: str) -> str:
+    """What the engine files say about when ``name`` is exported; empty when they say nothing."""
     own = _signals().get(name, {})
-    return tuple(signal for producer in owners(name) for signal in own.get(producer, ()))
+    for engine in ENGINES:
+        for signal in own.get(engine.name, ()) if engine.name in owners(name) else ():
+            definition = engine.signals[signal]
+            if isinstance(definition, Definition) and (definition.since or definition.note):
+                since = f"known since {engine.title} {definition.since}" if definition.since else ""
+                return "; ".join(filter(None, (since, definition.note)))
+    return ""
+
+
+def same_metric(one: str, other: str) -> bool:
+    """Whether two names are spellings of one metric."""
+    return one == other or other in _groups().get(one, ()) or _bare(one) == _bare(other)
 
 
 def kin(name: str, present: frozenset[str]) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from diag.errors import DiagError
 from diag.signals.algebra import Matcher, MatchOp
 from diag.signals.promql import selector
 
-__all__ = ["Selection", "inlined", "lacking", "parsed", "selections", "unconditional"]
+__all__ = ["Selection", "inlined", "lacking", "matches", "parsed", "selections", "unconditional"]
 
 Node = Any  # promql_parser's nodes share no useful base.
 
@@ -71,6 +71,13 @@ def selections(node: Node) -> tuple[Selection, ...]:
 
     promql.walk(node, pre_visit=visit)
     return tuple(found)
+
+
+def matches(matcher: Matcher, value: str) -> bool:
+    """Whether a label's ``value`` (empty: absent) fits; Python's regular expressions stand in for RE2's."""
+    if matcher.op in ("=", "!="):
+        return (value == matcher.value) is (matcher.op == "=")
+    return bool(re.fullmatch(matcher.value, value)) is (matcher.op == "=~")
 
 
 def lacking(node: Node, there: Callable[[Selection], bool]) -> tuple[Selection, ...]:
@@ -174,13 +181,7 @@ def _recorded_text(one: Selection, candidates: Sequence[Recording]) -> str:
 
 def _fits(rule: Recording, matcher: Matcher) -> bool:
     """Whether a rule's own labels allow ``matcher``; what only its series could say is left open."""
-    if matcher.label not in rule.labels:
-        return True
-    value = rule.labels[matcher.label]
-    matches = (
-        matcher.value == value if matcher.op in ("=", "!=") else bool(re.fullmatch(matcher.value, value))
-    )
-    return matches is (matcher.op in ("=", "=~"))
+    return matcher.label not in rule.labels or matches(matcher, rule.labels[matcher.label])
 
 
 def _labelled(rule: Recording) -> str:
