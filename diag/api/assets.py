@@ -43,7 +43,7 @@ def check(
 
     Raises ``UsageError`` for what is no URL, and the ``SourceError`` leaves."""
     from diag.assets.checking import LABELS, Checked, expectations, loaded, sights
-    from diag.assets.holdings import Holdings
+    from diag.assets.holdings import Holdings, elsewhere
     from diag.sources.access import Client
     from diag.sources.opening import store_address
     from diag.sources.promapi import Api
@@ -63,7 +63,7 @@ def check(
         _tell(progress, "evaluating rules and panels")
         found = sights(expectations(), holdings)
         rules, labels = state.rules(), state.external_labels()
-        elsewhere = () if producers else _elsewhere(url, window, access)
+        hints = () if producers else elsewhere(url, window, access)
         return Checked(
             url=client.url,
             start=window.start,
@@ -72,27 +72,10 @@ def check(
             sights=found,
             loaded=None if rules is None else loaded(rules),
             labels_missing=None if labels is None else tuple(one for one in LABELS if not labels.get(one)),
-            notes=(*elsewhere, *api.warnings),
+            notes=(*hints, *api.warnings),
         )
     finally:
         api.close()
-
-
-def _elsewhere(url: str, window: Window, access: Access | None) -> tuple[str, ...]:
-    """When the store does hold something of ours, if there is such a time."""
-    from diag.errors import SourceError
-    from diag.signals.frame import Grid
-    from diag.sources.opening import store_address
-    from diag.sources.prometheus import PrometheusSource
-
-    source = PrometheusSource(store_address(url), access)
-    try:
-        source.fetch((), Grid(window.start, window.end, max(1.0, window.seconds), window.seconds))
-    except SourceError as error:
-        return (error.hint or error.what,)
-    finally:
-        source.close()
-    return ()
 
 
 def _tell(progress: Progress | None, text: str) -> None:

@@ -8,12 +8,16 @@ from dataclasses import dataclass
 
 from diag.assets.queries import Selection, matches
 from diag.engines import ENGINES
-from diag.errors import QueryRejected, QueryTooExpensive
+from diag.errors import QueryRejected, QueryTooExpensive, SourceError
 from diag.model import Window
 from diag.signals.algebra import Matcher, spellings
+from diag.signals.frame import Grid
+from diag.sources.access import Access
+from diag.sources.opening import store_address
 from diag.sources.promapi import PARALLEL_CALLS, Api
+from diag.sources.prometheus import PrometheusSource
 
-__all__ = ["Answer", "Holdings"]
+__all__ = ["Answer", "Holdings", "elsewhere"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +128,18 @@ class Holdings:
 
     def _span(self) -> str:
         return f"{max(1, round(self._window.seconds))}s"
+
+
+def elsewhere(url: str, window: Window, access: Access | None) -> tuple[str, ...]:
+    """When the store at ``url`` does hold something of ours, where it holds nothing in ``window``."""
+    source = PrometheusSource(store_address(url), access)
+    try:
+        source.fetch((), Grid(window.start, window.end, max(1.0, window.seconds), window.seconds))
+    except SourceError as error:
+        return (error.hint or error.what,)
+    finally:
+        source.close()
+    return ()
 
 
 def _is_idle(matcher: Matcher) -> bool:
