@@ -11,6 +11,7 @@ from pathlib import Path
 
 from diag.assets.incidents import SHIPPED, index_text, members, pack, read_members
 from diag.assets.readme import example_run, filled
+from diag.assets.runbooks import stale_runbooks
 from diag.assets.rules.written import written
 
 __all__ = ["main", "stale"]
@@ -76,7 +77,12 @@ def _rules(root: Path, *, write: bool) -> list[str]:
 def stale(root: Path, *, write: bool = False) -> list[str]:
     """The generated files under ``root`` that differ from what they are generated from; with
     ``write``, the files that were rewritten."""
-    return [*_incidents(root, write=write), *_rules(root, write=write), *_readme(root, write=write)]
+    return [
+        *_incidents(root, write=write),
+        *_rules(root, write=write),
+        *stale_runbooks(root, write=write),
+        *_readme(root, write=write),
+    ]
 
 
 def main(arguments: list[str]) -> int:

@@ -8,7 +8,7 @@ changed therefore shows in the runbook's diff.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from textwrap import wrap
 
@@ -58,28 +58,22 @@ END = "<!-- generated: end -->"
 _WIDTH = 98
 _SEVERITIES = ("critical", "warning", "info", "none")
 
-# Component and dashboards of each family of hypotheses, in the order of diag/hypotheses.
-_PLACES: Mapping[str, tuple[str, tuple[str, ...]]] = {
-    **dict.fromkeys(("context_growth", "abandoned_requests"), ("requests", ("sessions",))),
-    **dict.fromkeys(("kv_cache_exhaustion", "kv_block_leak"), ("cache", ("cache",))),
-    **dict.fromkeys(
-        ("prefix_cache_off", "prefix_cache_broken", "prefix_cache_scattered"), ("cache", ("cache", "sessions"))
-    ),
-    **dict.fromkeys(("load_burst", "head_of_line_blocking", "sequence_limit"), ("queue", ("engine",))),
-    **dict.fromkeys(("tenant_dominance",), ("queue", ("tenants",))),
-    **dict.fromkeys(("long_outputs",), ("requests", ("engine",))),
-    **dict.fromkeys(("fabric_flap", "kv_transfer_failure", "stale_cache_peer"), ("fabric", ("fabric",))),
-    **dict.fromkeys(
-        (
-            "thermal_throttle", "power_cap", "noisy_neighbour", "gpu_hardware_fault", "gpu_link_degraded",
-            "slow_gpu", "numa_misplacement",
-        ),
-        ("gpu", ("gpu",)),
-    ),
-    **dict.fromkeys(("host_cpu_starvation", "host_memory_leak"), ("host", ("incident",))),
-    **dict.fromkeys(("network_latency", "proxy_limit", "client_limit"), ("requests", ("incident",))),
-    **dict.fromkeys(("telemetry_fault", "unknown"), ("meta", ("incident",))),
-}  # fmt: skip
+# Component, dashboards and the hypotheses that live there; the rest are the engine's.
+_FAMILIES: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
+    ("requests", ("sessions",), ("context_growth", "abandoned_requests")),
+    ("requests", ("engine",), ("long_outputs",)),
+    ("requests", ("incident",), ("network_latency", "proxy_limit", "client_limit")),
+    ("cache", ("cache",), ("kv_cache_exhaustion", "kv_block_leak")),
+    ("cache", ("cache", "sessions"), ("prefix_cache_off", "prefix_cache_broken", "prefix_cache_scattered")),
+    ("queue", ("engine",), ("load_burst", "head_of_line_blocking", "sequence_limit", "routing_hotspot")),
+    ("queue", ("tenants",), ("tenant_dominance",)),
+    ("fabric", ("fabric",), ("fabric_flap", "kv_transfer_failure", "stale_cache_peer")),
+    ("gpu", ("gpu",), ("thermal_throttle", "power_cap", "noisy_neighbour", "gpu_hardware_fault")),
+    ("gpu", ("gpu",), ("gpu_link_degraded", "slow_gpu", "numa_misplacement")),
+    ("host", ("incident",), ("host_cpu_starvation", "host_memory_leak")),
+    ("meta", ("incident",), ("telemetry_fault", "unknown")),
+)
+_PLACES = {id: (component, dashboards) for component, dashboards, ids in _FAMILIES for id in ids}
 
 
 def page_ids() -> tuple[str, ...]:

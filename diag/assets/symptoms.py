@@ -29,33 +29,33 @@ _ALL = (
         (
             "load_burst", "context_growth", "kv_cache_exhaustion", "prefix_cache_broken", "prefix_cache_off",
             "prefix_cache_scattered", "head_of_line_blocking", "tenant_dominance", "sequence_limit",
-            "thermal_throttle", "network_latency", "config_change",
+            "thermal_throttle", "noisy_neighbour", "network_latency", "config_change",
         ),
     ),
     Symptom(
         "slow_tokens", "answers flow slowly or in gaps", "slo", ("incident", "engine", "gpu"),
         (
-            "prefill_interference", "thermal_throttle", "power_cap", "noisy_neighbour", "kv_cache_exhaustion",
-            "cuda_graph_gap", "spec_decode_collapse", "host_cpu_starvation", "runtime_pauses", "grammar_stall",
-            "slow_gpu", "gpu_link_degraded", "numa_misplacement",
+            "prefill_interference", "thermal_throttle", "power_cap", "noisy_neighbour",
+            "kv_cache_exhaustion", "cuda_graph_gap", "spec_decode_collapse", "host_cpu_starvation",
+            "runtime_pauses", "grammar_stall", "slow_gpu", "gpu_link_degraded", "numa_misplacement",
         ),
     ),
     Symptom(
         "failing_requests", "requests end in errors", "requests", ("incident", "engine"),
         (
-            "engine_restart", "proxy_limit", "gpu_hardware_fault", "kv_transfer_failure", "config_change",
-            "host_memory_leak", "load_burst",
+            "engine_restart", "engine_stall", "proxy_limit", "gpu_hardware_fault", "kv_transfer_failure",
+            "config_change", "host_memory_leak", "load_burst",
         ),
     ),
     Symptom(
         "aborted_requests", "clients leave before the answer ends", "requests", ("incident", "tenants"),
-        ("abandoned_requests", "proxy_limit", "load_burst", "long_outputs", "context_growth"),
+        ("abandoned_requests", "proxy_limit", "client_limit", "load_burst", "long_outputs", "context_growth"),
     ),
     Symptom(
         "standstill", "requests are held and no token comes", "engine", ("incident", "engine"),
         (
-            "engine_stall", "oversized_request", "gpu_hardware_fault", "kv_transfer_failure", "runtime_pauses",
-            "kv_block_leak", "telemetry_fault",
+            "engine_stall", "oversized_request", "gpu_hardware_fault", "kv_transfer_failure",
+            "runtime_pauses", "kv_block_leak", "telemetry_fault",
         ),
     ),
     Symptom(
@@ -67,7 +67,10 @@ _ALL = (
     ),
     Symptom(
         "target_down", "a scrape target does not answer", "meta", ("incident",),
-        ("telemetry_fault", "engine_restart", "port_conflict", "gpu_hardware_fault", "host_memory_leak"),
+        (
+            "engine_restart", "port_conflict", "gpu_hardware_fault", "engine_stall", "host_memory_leak",
+            "telemetry_fault",
+        ),
     ),
     Symptom(
         "blind_rules", "rules read series that nobody exports", "meta", ("incident",),
