@@ -11,8 +11,8 @@ from pathlib import Path
 
 from diag.assets.incidents import SHIPPED, index_text, members, pack, read_members
 from diag.assets.readme import example_run, filled
-from diag.assets.runbooks import stale_runbooks
 from diag.assets.rules.written import written
+from diag.assets.runbooks import stale_runbooks
 
 __all__ = ["main", "stale"]
 
