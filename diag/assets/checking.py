@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from diag.assets.holdings import Holdings
@@ -42,8 +42,8 @@ class Sight:
     """What was found out about one of them.
 
     ``sees``: it has rows to judge or to show. ``blind``: it has none, though who should deliver them is
-    there. ``waiting``: its input comes with the first event. ``no_producer``: nobody who could deliver
-    is scraped. A panel sees if one of its queries does."""
+    there. ``waiting``: its input comes with the first event, or what there is does not concern it.
+    ``no_producer``: nobody who could deliver is scraped. A panel sees if one of its queries does."""
 
     what: Expectation
     state: State
@@ -112,7 +112,9 @@ def expectations() -> tuple[Expectation, ...]:
         ]
     for board in dashboards():
         found += [Expectation("panel", panel.title, board.title, panel.queries) for panel in board.panels]
-    return tuple(found)
+    # A constant (a line at an alert's threshold) shows always, and nothing of the store.
+    read = [replace(one, queries=tuple(q for q in one.queries if selections(parsed(q)))) for one in found]
+    return tuple(new if new.queries else old for old, new in zip(found, read, strict=True))
 
 
 def sights(wanted: Sequence[Expectation], holdings: Holdings) -> tuple[Sight, ...]:
@@ -157,7 +159,7 @@ def _sight(one: Expectation, nodes: dict[str, Any], holdings: Holdings, producer
     kinds = {reason.kind for reason in told}
     if kinds == {"producer_absent"}:
         return Sight(one, "no_producer", told)
-    if kinds <= {"producer_absent", "first_event", "excluded"}:
+    if kinds <= {"producer_absent", "first_event", "excluded", "filtered"}:
         return Sight(one, "waiting", told)
     return Sight(one, "blind", told)
 

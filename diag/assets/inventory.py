@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import PurePosixPath
-from typing import Any, Literal
+from typing import Literal
 
 from diag.assets.owners import PRODUCERS, SERVING, owners
 from diag.assets.panels import Dashboard, dashboard
 from diag.assets.rules.catalogue import FILES
+from diag.assets.rules.kubernetes import prometheus_rule_path
 from diag.assets.rules.model import Needs, RuleFile
 from diag.assets.shipped import File, shipped_files
 from diag.errors import UsageError
@@ -75,6 +77,7 @@ def _known(names: Iterable[str], known: Sequence[str], option: str) -> None:
             raise UsageError(f"{option} {name} is nothing we know", hint=f"choose from {', '.join(known)}")
 
 
+@lru_cache(maxsize=1)
 def inventory() -> tuple[Asset, ...]:
     """Every shipped file, by kind and path."""
     found = [*_rules(), *_dashboards(), *_runbooks(), *_deployment()]
@@ -92,39 +95,24 @@ def dashboards() -> tuple[Dashboard, ...]:
 
 def _rules() -> Iterator[Asset]:
     known = {f"rules/{one.path}": one for one in FILES}
-    groups = {one.name: one for one in FILES}
+    wrapped = {f"rules/{prometheus_rule_path(one)}": one for one in FILES}
     for file in shipped_files("rules"):
+        # Prometheus would refuse all but the first kind, and rule_files is often a glob: they stand apart.
+        apart = f"examples/{file.path.removeprefix('rules/')}"
         if file.path in known:
             own = known[file.path]
             yield Asset(file.path, "rules", _rules_title(own), own.needs, file)
+        elif file.path in wrapped:
+            own = wrapped[file.path]
+            yield Asset(apart, "example", f"PrometheusRule: {own.title}", own.needs, file)
         else:
-            # Prometheus would refuse these, and rule_files is often a glob: they stand elsewhere.
-            below = file.path.removeprefix("rules/")
-            yield Asset(f"examples/{below}", "example", *_wrapped(file, groups), file)
+            yield Asset(apart, "example", "Alertmanager: routes and inhibitions", (), file)
 
 
 def _rules_title(own: RuleFile) -> str:
     counts = ((len(own.alerts), "alert"), (len(own.recordings), "recording"))
     text = ", ".join(f"{count} {what}{'s' * (count != 1)}" for count, what in counts if count)
     return f"{own.title}: {text}" if text else own.title
-
-
-def _wrapped(file: File, groups: dict[str, RuleFile]) -> tuple[str, Needs]:
-    """Title and needs of a file of rules in another form."""
-    import yaml
-
-    document = yaml.safe_load(file.read_bytes())
-    named = [groups[name] for name in _group_names(document) if name in groups]
-    if not named:
-        return "Alertmanager: routes and inhibitions, an example", ()
-    needs = {one.needs for one in named}
-    title = ", ".join(one.title for one in named) if len(named) < 4 else f"{len(named)} groups of rules"
-    return f"PrometheusRule: {title}", needs.pop() if len(needs) == 1 else ()
-
-
-def _group_names(document: Any) -> list[str]:
-    spec = document.get("spec", {}) if isinstance(document, dict) else {}
-    return [str(group.get("name")) for group in spec.get("groups", [])]
 
 
 def _dashboards() -> Iterator[Asset]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, cast
 
 import promql_parser as promql
@@ -50,6 +51,7 @@ class Selection:
         return Selection(self.name)
 
 
+@lru_cache(maxsize=4096)
 def parsed(expr: str) -> Node:
     """The tree of ``expr``; ``DiagError`` when it is no PromQL."""
     try:
@@ -60,16 +62,25 @@ def parsed(expr: str) -> Node:
 
 
 def selections(node: Node) -> tuple[Selection, ...]:
-    """Everything ``node`` selects, each once, from left to right."""
+    """Everything ``node`` selects, each once, from left to right.
+
+    By hand: the parser's own walk copies every subtree it comes to."""
     found: dict[Selection, None] = {}
-
-    def visit(inner: Node) -> None:
-        if isinstance(inner, promql.VectorSelector):
-            found[_selection(inner)] = None
-        elif isinstance(inner, promql.MatrixSelector):
-            found[_selection(inner.vector_selector)] = None
-
-    promql.walk(node, pre_visit=visit)
+    ahead = [node]
+    while ahead:
+        match ahead.pop():
+            case promql.VectorSelector() as inner:
+                found[_selection(inner)] = None
+            case promql.MatrixSelector() as inner:
+                found[_selection(inner.vector_selector)] = None
+            case promql.BinaryExpr() as inner:
+                ahead += (inner.rhs, inner.lhs)
+            case promql.Call() as inner:
+                ahead += reversed(inner.args)
+            case promql.NumberLiteral() | promql.StringLiteral():
+                pass
+            case inner:
+                ahead.append(inner.expr)
     return tuple(found)
 
 
@@ -152,6 +163,8 @@ def inlined(
     """``node`` with recorded series that are not there replaced by what would be recorded.
 
     So a rule that reads recordings can be judged before they are loaded."""
+    if not any(one.name in recorded and not there(one) for one in selections(node)):
+        return node
 
     def visit(inner: Node) -> Node | None:
         if isinstance(inner, promql.MatrixSelector):

@@ -11,7 +11,7 @@ import promql_parser as promql
 
 from diag.assets.holdings import Holdings
 from diag.assets.owners import kin, known_about, owners, owners_of_pattern, same_metric
-from diag.assets.queries import Selection, selections
+from diag.assets.queries import Selection, selections, unconditional
 from diag.assets.rules.model import duration
 from diag.engines import engine
 from diag.signals.algebra import Matcher
@@ -20,11 +20,12 @@ __all__ = ["Reason", "absent", "reasons", "stuck"]
 
 Kind = Literal[
     "producer_absent", "metric_absent", "renamed", "first_event", "label_missing", "value_absent",
-    "bucket_missing", "no_pair", "no_history", "excluded", "refused",
+    "bucket_missing", "no_pair", "no_history", "excluded", "filtered", "refused",
 ]  # fmt: skip
 
 # These come into being with the first thing they count; until then nothing is wrong.
 _WITH_THE_FIRST_EVENT = (
+    "ALERTS",
     "http_requests_total",
     "llmdiag_gpu_xid_last_timestamp_seconds",
     "llmdiag_gpu_xid_total",
@@ -68,7 +69,7 @@ def _reason(one: Selection, holdings: Holdings, producers: Collection[str]) -> R
     if one.name in _WITH_THE_FIRST_EVENT:
         return Reason("first_event", one.name, f"{one.name} appears with the first event it counts")
     who = " or ".join(engine(name).title for name in own)
-    what = f"{who} here does not export {one.name}" if own else f"no series {one}"
+    what = f"{who} here does not export {one.name}" if own else f"no series {one.name or one}"
     return Reason("metric_absent", one.name or str(one), what, known_about(one.name))
 
 
@@ -126,7 +127,12 @@ def stuck(node: Any, holdings: Holdings) -> Reason:
             for side in (node.lhs, node.rhs):
                 if _empty(side, holdings):
                     return stuck(side, holdings)
-            return _left_out(node, holdings) if str(node.op) == "unless" else _no_pair(node, holdings)
+            if str(node.op) == "unless":
+                return _left_out(node, holdings)
+            if not _empty(unconditional(node), holdings):
+                about = _read(node, holdings)
+                return Reason("filtered", about, f"no value of {about} passes `{node.op}`")
+            return _no_pair(node, holdings)
         case promql.Call():
             inner = next((part for part in node.args if selections(part)), None)
             return stuck(inner, holdings) if inner is not None else _unexplained(node)

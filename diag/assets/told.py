@@ -1,4 +1,4 @@
-"""What ships, and what a store would see of it, in titled sections of two columns and as plain data."""
+"""What a store would see of our rules and panels, in titled sections of two columns and as plain data."""
 
 from __future__ import annotations
 
@@ -7,78 +7,43 @@ from dataclasses import asdict
 from itertools import groupby
 
 from diag.assets.checking import Checked, Expectation, Loaded, Sight
-from diag.assets.inventory import KINDS, Asset
+from diag.assets.listing import Section
+from diag.assets.owners import SERVING
 from diag.assets.reasons import Reason
 from diag.assets.rules.yaml_text import needs_text
 from diag.engines import engine
 from diag.quantities import clock, day, span
 
-__all__ = [
-    "CHECK_SCHEMA", "LIST_SCHEMA", "Section", "check_context", "check_data", "check_headline",
-    "check_sections", "list_data", "list_headline", "list_sections",
-]  # fmt: skip
+__all__ = ["SCHEMA", "context", "data", "headline", "sections"]
 
-CHECK_SCHEMA = "diag.assets_check/1"
-LIST_SCHEMA = "diag.assets_list/1"
+SCHEMA = "diag.assets_check/1"
 
-Section = tuple[str, Sequence[tuple[str, str]]]
-
-_TITLES = {
-    "rules": "Rules", "dashboard": "Dashboards", "runbook": "Runbooks", "example": "Examples",
-}  # fmt: skip
 _NAMED_AT_MOST = 6
 
 
-def list_headline(assets: Sequence[Asset]) -> str:
-    """One line: how much of what."""
-    counts = [(sum(one.kind == kind for one in assets), _TITLES[kind].lower()) for kind in KINDS]
-    told = ", ".join(
-        f"{count} {'files of rules' if what == 'rules' else what}" for count, what in counts if count
-    )
-    return f"{told}." if told else "Nothing that ships fits."
-
-
-def list_sections(assets: Sequence[Asset]) -> Iterator[Section]:
-    """A row a file: where an export puts it; what it is and what it needs."""
-    for kind in KINDS:
-        own = [one for one in assets if one.kind == kind]
-        yield _TITLES[kind], [(one.path, _line(one)) for one in own]
-
-
-def _line(one: Asset) -> str:
-    return f"{one.title}; needs {needs_text(one.needs)}" if one.needs else one.title
-
-
-def list_data(assets: Sequence[Asset]) -> dict[str, object]:
-    """The list as plain data."""
-    rows = [
-        {"path": one.path, "kind": one.kind, "title": one.title, "needs": one.needs, "engines": one.engines}
-        for one in assets
-    ]
-    return {"schema": LIST_SCHEMA, "assets": rows}
-
-
-def check_headline(checked: Checked) -> str:
-    """One sentence: how many alerts can fire here at all."""
+def headline(checked: Checked) -> str:
+    """How many alerts can fire here at all, and how many panels show something."""
     alerts = checked.of("alert")
     sees = len(checked.of("alert", "sees"))
     rest = [
         (len(checked.of("alert", "blind")), "blind"),
-        (len(checked.of("alert", "waiting")), "waiting for a first event"),
+        (len(checked.of("alert", "waiting")), "with nothing to see yet"),
         (len(checked.of("alert", "no_producer")), "without an exporter"),
     ]
     told = [f"{count} {what}" for count, what in rest if count]
-    return f"{sees} of {len(alerts)} alerts see what they judge" + (f"; {', '.join(told)}." if told else ".")
+    first = f"{sees} of {len(alerts)} alerts see what they judge" + (f"; {', '.join(told)}." if told else ".")
+    panels = checked.of("panel")
+    return f"{first} {len(checked.of('panel', 'sees'))} of {len(panels)} panels show something."
 
 
-def check_context(checked: Checked) -> str:
+def context(checked: Checked) -> str:
     """Where and when it was looked, and who is there."""
     window = f"{day(checked.start)} {clock(checked.start)} to {clock(checked.end)} UTC"
     here = ", ".join(engine(name).title for name in checked.producers) or "no exporter that we know"
     return f"{checked.url}, {window} ({span(checked.end - checked.start)}); scraped: {here}"
 
 
-def check_sections(checked: Checked) -> Iterator[Section]:
+def sections(checked: Checked) -> Iterator[Section]:
     """The console's sections, what needs a hand first."""
     yield "Blind alerts", list(_by_reason(checked.of("alert", "blind")))
     yield "Set-up", list(_set_up(checked))
@@ -91,25 +56,38 @@ def check_sections(checked: Checked) -> Iterator[Section]:
 
 def _by_reason(sights: Iterable[Sight]) -> Iterator[tuple[str, str]]:
     """Names that share their reasons, in one row."""
-    grouped: dict[tuple[str, ...], list[str]] = {}
+    for names, text in _grouped(sights):
+        yield ", ".join(names), text
+
+
+def _grouped(sights: Iterable[Sight]) -> Iterator[tuple[list[str], str]]:
+    found: dict[str, dict[str, None]] = {}
     for one in sights:
-        grouped.setdefault(tuple(_clauses(one.reasons)), []).append(_name(one.what))
-    for texts, names in grouped.items():
-        yield ", ".join(dict.fromkeys(names)), "; ".join(texts)
+        found.setdefault("; ".join(_clauses(one.reasons)), {})[_name(one.what)] = None
+    for text, names in found.items():
+        yield list(names), text
 
 
 def _clauses(reasons: Sequence[Reason]) -> Iterator[str]:
     """The reasons as clauses; metrics that one producer lacks in one of them."""
     lacking: dict[str, list[Reason]] = {}
+    nobody: list[str] = []
     for reason in reasons:
         if reason.kind == "metric_absent" and reason.text.endswith(f" {reason.about}"):
             lacking.setdefault(reason.text.removesuffix(reason.about), []).append(reason)
+        elif reason.kind == "producer_absent":
+            nobody += reason.about.split("|")
         else:
             yield reason.text
     for lead, several in lacking.items():
         parts = [part for one in several for part in one.note.split("; ") if part]
         notes = "; ".join(dict.fromkeys(parts))
         yield lead + _some([one.about for one in several]) + (f" ({notes})" if notes else "")
+    # Beside what another engine here lacks, an engine that nobody runs is no news; an exporter is advice.
+    if any(reason.kind != "producer_absent" for reason in reasons):
+        nobody = [name for name in nobody if name not in SERVING]
+    if nobody:
+        yield f"no {needs_text(('|'.join(dict.fromkeys(nobody)),))} is scraped"
 
 
 def _name(one: Expectation) -> str:
@@ -151,8 +129,9 @@ def _panels(checked: Checked) -> Iterator[tuple[str, str]]:
     for home, several in groupby(checked.of("panel"), key=lambda one: one.what.home):
         own = list(several)
         seen = sum(one.state == "sees" for one in own)
-        empty = [f"{names} ({text})" for names, text in _by_reason(one for one in own if one.state != "sees")]
-        yield home, f"{seen} of {len(own)} show something" + (f"; empty: {'; '.join(empty)}" if empty else "")
+        yield home, f"{seen} of {len(own)} show something"
+        for titles, text in _grouped(one for one in own if one.state != "sees"):
+            yield "", f"{text}: {'; '.join(titles)}"
 
 
 def _absent(checked: Checked) -> Iterator[tuple[str, str]]:
@@ -175,10 +154,10 @@ def _some(names: Sequence[str]) -> str:
     return ", ".join(names[:_NAMED_AT_MOST]) + more
 
 
-def check_data(checked: Checked) -> dict[str, object]:
+def data(checked: Checked) -> dict[str, object]:
     """The whole answer as plain data; unknown is null."""
     return {
-        "schema": CHECK_SCHEMA,
+        "schema": SCHEMA,
         "source": checked.url,
         "window": [checked.start, checked.end],
         "producers": checked.producers,

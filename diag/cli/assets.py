@@ -18,7 +18,7 @@ from diag.errors import UsageError
 if TYPE_CHECKING:
     from diag.assets.export import Exported
     from diag.assets.inventory import Choice
-    from diag.assets.told import Section
+    from diag.assets.listing import Section
     from diag.model import Window
     from diag.renderers import RenderOptions
 
@@ -60,14 +60,14 @@ def list_(
     defaults = read_defaults(Path.cwd(), os.environ)
     format = answering.chosen_format(answer, defaults)
     from diag.api import assets as api
-    from diag.assets import told
+    from diag.assets import listing
 
     found = api.shipped(_choice(engine, needs))
     if format == "json":
-        answering.deliver(_json(told.list_data(found)), answer)
+        answering.deliver(_json(listing.data(found)), answer)
         return 0
     look = answering.layout(answer, defaults)
-    text = _sheet(told.list_headline(found), "", told.list_sections(found), format, look, _PATH_WIDTH)
+    text = _sheet(listing.headline(found), "", listing.sections(found), format, look, _PATH_WIDTH)
     answering.deliver(text, answer)
     return 0
 
@@ -122,12 +122,12 @@ def check(
     with answering.ProgressLine() as progress:
         checked = api.check(store, window, access=access, progress=progress)
     if format == "json":
-        text = _json(told.check_data(checked))
+        text = _json(told.data(checked))
     else:
-        sections = told.check_sections(checked)
-        context = told.check_context(checked)
+        sections = told.sections(checked)
+        context = told.context(checked)
         look = answering.layout(answer, defaults)
-        text = _sheet(told.check_headline(checked), context, sections, format, look)
+        text = _sheet(told.headline(checked), context, sections, format, look)
     answering.deliver(text, answer)
     return _FAILED if fail_on and checked.fails(fail_on) else 0
 
