@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 
 from diag.assets.inventory import KINDS, Asset
 from diag.assets.rules.yaml_text import needs_text
+from diag.assets.unalerted import WITHOUT_ALERT
 
-__all__ = ["SCHEMA", "Section", "data", "headline", "sections"]
+__all__ = ["SCHEMA", "Section", "data", "headline", "sections", "unalerted"]
 
 SCHEMA = "diag.assets_list/1"
 
@@ -33,6 +34,11 @@ def sections(assets: Sequence[Asset]) -> Iterator[Section]:
         yield _TITLES[kind], [(one.path, _line(one)) for one in own]
 
 
+def unalerted() -> Section:
+    """The hypotheses without an alert of their own, and why."""
+    return "Hypotheses without an alert of their own", list(WITHOUT_ALERT.items())
+
+
 def _line(one: Asset) -> str:
     return f"{one.title}; needs {needs_text(one.needs)}" if one.needs else one.title
 
@@ -43,4 +49,4 @@ def data(assets: Sequence[Asset]) -> dict[str, object]:
         {"path": one.path, "kind": one.kind, "title": one.title, "needs": one.needs, "engines": one.engines}
         for one in assets
     ]
-    return {"schema": SCHEMA, "assets": rows}
+    return {"schema": SCHEMA, "assets": rows, "without_alert": dict(WITHOUT_ALERT)}

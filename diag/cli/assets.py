@@ -67,7 +67,14 @@ def list_(
         answering.deliver(_json(listing.data(found)), answer)
         return 0
     look = answering.layout(answer, defaults)
-    text = _sheet(listing.headline(found), "", listing.sections(found), format, look, _PATH_WIDTH)
+    text = _sheet(
+        listing.headline(found),
+        "",
+        [*listing.sections(found), listing.unalerted()],
+        format,
+        look,
+        _PATH_WIDTH,
+    )
     answering.deliver(text, answer)
     return 0
 
