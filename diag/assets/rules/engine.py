@@ -111,7 +111,7 @@ _HEAD_OF_LINE = Alert(
     expr=all_of(
         f"llm:ttft_seconds_p95 > {t.TTFT_TAIL}",
         f"llm:ttft_seconds_p95 > {t.TAIL_APART} * llm:ttft_seconds_p50",
-        f"llm:prompt_tokens_per_request_p99 > {t.TAIL_APART} * llm:prompt_tokens_per_request_p50",
+        f"llm:prompt_tokens_per_request_p99 > {t.GIANTS_APART} * llm:prompt_tokens_per_request_p50",
         f"llm:kv_cache_usage_ratio < {t.KV_FREE}",
     ),
     severity="warning",
@@ -126,7 +126,7 @@ _HEAD_OF_LINE = Alert(
     dashboard="engine",
     needs=_ENGINES,
     causes=("head_of_line_blocking", "prefill_interference", "context_growth"),
-    thresholds=(t.TTFT_TAIL, t.TAIL_APART, t.KV_FREE),
+    thresholds=(t.TTFT_TAIL, t.TAIL_APART, t.GIANTS_APART, t.KV_FREE),
     for_seconds=600,
     comment="Waiting requests and queue time can stay 0 meanwhile: engines publish between steps.",
 )

@@ -84,6 +84,32 @@ _CAPPED = Alert(
     for_seconds=600,
 )
 
+_CLOCK_LOW = Alert(
+    name="GPUClockLow",
+    expr=all_of(
+        f"gpu:sm_clock_hertz < {t.CLOCK_CAPPED} * max_over_time(gpu:sm_clock_hertz[1d])",
+        f"gpu:utilization_ratio > {t.CLOCK_JUDGED}",
+    ),
+    severity="warning",
+    component="gpu",
+    summary="A GPU at work runs far below the clock that it had.",
+    description=(
+        _NAMED
+        + " runs at {{ $value | humanize }}Hz while it is at work, far below the highest of the last day, "
+        "whether or not the driver gives a reason."
+    ),
+    runbook="power_cap",
+    dashboard="gpu",
+    needs=_ANY,
+    causes=("power_cap", "thermal_throttle", "slow_gpu", "gpu_hardware_fault"),
+    thresholds=(t.CLOCK_CAPPED, t.CLOCK_JUDGED),
+    subject=_WHICH,
+    for_seconds=600,
+    comment=(
+        "dcgm-exporter's default counters have no throttle reason and no highest clock; this needs neither."
+    ),
+)
+
 _XID_FATAL = Alert(
     name="GPUXidFatal",
     expr=any_of(
@@ -273,7 +299,7 @@ GPU = RuleFile(
     text="By card, from diag-exporter, dcgm-exporter (with deploy/dcgm/counters.csv) or nvidia_gpu_exporter.",
     needs=_ANY,
     alerts=(
-        _THERMAL, _BRAKE, _CAPPED, _XID_FATAL, _XID_APP, _ECC, _REMAP_PENDING, _REMAP_FAILED, _NVLINK, _PCIE,
-        _FOREIGN,
+        _THERMAL, _BRAKE, _CAPPED, _CLOCK_LOW, _XID_FATAL, _XID_APP, _ECC, _REMAP_PENDING, _REMAP_FAILED,
+        _NVLINK, _PCIE, _FOREIGN,
     ),
 )  # fmt: skip

@@ -78,7 +78,7 @@ _GROWN = Alert(
 
 _CPU = Alert(
     name="LLMHostCPUStarved",
-    expr=f"host:cpu_pressure_ratio > {t.CPU_PRESSURE}",
+    expr=all_of(f"host:cpu_pressure_ratio > {t.CPU_PRESSURE}", f"host:cpu_user_ratio > {t.CPU_USER}"),
     severity="warning",
     component="host",
     summary="Tasks on a host wait for a CPU.",
@@ -91,7 +91,7 @@ _CPU = Alert(
     dashboard="incident",
     needs=_NODE,
     causes=("host_cpu_starvation", "noisy_neighbour", "grammar_stall"),
-    thresholds=(t.CPU_PRESSURE,),
+    thresholds=(t.CPU_PRESSURE, t.CPU_USER),
     for_seconds=600,
 )
 

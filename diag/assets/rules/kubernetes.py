@@ -15,7 +15,7 @@ LABELS = {"app.kubernetes.io/part-of": "llm-diag", "role": "alert-rules"}
 
 
 def prometheus_rule_path(rule_file: RuleFile) -> str:
-    """``alerts/slo.yml`` -> ``kubernetes/alerts-slo.yaml``: not .yml, so that no glob of rule files finds it."""
+    """``alerts/slo.yml`` -> ``kubernetes/alerts-slo.yaml``; no glob of rule files, *.yml, finds it."""
     path = PurePosixPath(rule_file.path)
     return f"kubernetes/{path.parent}-{path.stem}.yaml"
 

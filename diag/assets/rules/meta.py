@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from diag.assets.rules import thresholds as t
-from diag.assets.rules.model import Alert, RuleFile, any_of
+from diag.assets.rules.model import Alert, Recording, RuleFile, any_of
+from diag.signals.algebra import spellings
 
 __all__ = ["INPUTS", "META"]
 
@@ -40,45 +41,65 @@ INPUTS = (
     "llm:first_tokens_per_second",
     "llm:prompt_tokens_per_second",
     "llm:generation_tokens_per_second",
-    "llm:ttft_seconds_p95",
-    "llm:inter_token_seconds_mean",
     "llm:finished_requests_per_second",
 )
-"""What every version of every engine we know exports once it serves requests."""
+"""What every version of every engine we know exports once it serves requests; none is ever NaN."""
 
-_BUCKETS = (
-    f'vllm:time_to_first_token_seconds_bucket{{le="{t.TTFT_BOUND.value}"}}',
-    f'vllm_time_to_first_token_seconds_bucket{{le="{t.TTFT_BOUND.value}"}}',
-    f'sglang:time_to_first_token_seconds_bucket{{le="{t.SGLANG_TTFT_BOUND.value}"}}',
-    f'sglang_time_to_first_token_seconds_bucket{{le="{t.SGLANG_TTFT_BOUND.value}"}}',
+
+def _spelt(*names: str) -> tuple[str, ...]:
+    return tuple(spelt for name in names for spelt in spellings(name))
+
+
+_BETWEEN = _spelt(
+    "vllm:inter_token_latency_seconds_count",
+    "vllm:time_per_output_token_seconds_count",
+    "sglang:inter_token_latency_seconds_count",
+    "sglang:time_per_output_token_seconds_count",
+)
+_BOUNDED = tuple(
+    f'{name}{{le="{bound.value}"}}'
+    for engine, bound in (("vllm", t.TTFT_BOUND), ("sglang", t.SGLANG_TTFT_BOUND))
+    for name in spellings(f"{engine}:time_to_first_token_seconds_bucket")
+)
+_COUNTED = (
+    "vllm:generation_tokens_total",
+    "vllm:time_to_first_token_seconds_count",
+    "vllm:request_success_total",
+    "sglang:generation_tokens_total",
+    "sglang:time_to_first_token_seconds_count",
+    "sglang:num_requests_total",
+)
+# An engine that only prefills makes no answers, and SGLang then has no series for them.
+_ANSWERS = '{server="",engine_type!="prefill"}'
+_SIGNS = (
+    *(f"rate({name}{_ANSWERS}[5m]) > 0" for name in _spelt(*_COUNTED)),
+    *(f"{name}{_ANSWERS} > 0" for name in _spelt("vllm:num_requests_running", "sglang:num_running_reqs")),
 )
 
-# Whatever an engine exports under whichever name; the routers repeat engines' names with a label.
-_ENGINES = (
-    f"group by ({_BY}) (\n"
-    '    {__name__=~"(vllm|sglang)[:_].+", __name__!~"vllm_router_.+|.+_info", server=""}\n  )'
+_EXPORTS = Recording(
+    "llm:engine_exports",
+    f'group by ({_BY}) ({{__name__=~"(vllm|sglang)[:_].+", __name__!~"vllm_router_.+|.+_info", server=""}})',
+    comment="1 for whoever exports any metric of an engine, whatever its name",
 )
-_SERVING = (
-    f"group by ({_BY}) (\n"
-    "    llm:generation_tokens_per_second > 0\n"
-    "    or llm:first_tokens_per_second > 0\n"
-    "    or llm:finished_requests_per_second > 0\n"
-    "    or llm:running_requests > 0\n  )"
+_SERVES = Recording(
+    "llm:engine_serves",
+    f"group by ({_BY}) (\n  " + "\n  or ".join(_SIGNS) + "\n)",
+    comment="1 for engines that serve requests, by any sign of it",
 )
 
 
-def _missing(there: str, wanted: str, name: str) -> str:
-    return f'label_replace(\n  {there}\n  unless on ({_BY}) ({wanted}),\n  "input", "{name}", "", ""\n)'
+def _missing(there: Recording, wanted: tuple[str, ...], name: str) -> str:
+    one = wanted[0] if len(wanted) == 1 else "(\n    " + "\n    or ".join(wanted) + "\n  )"
+    return f'label_replace(\n  {there.record} unless on ({_BY}) {one},\n  "input", "{name}", "", ""\n)'
 
 
 _INPUT_MISSING = Alert(
     name="LLMRuleInputMissing",
     expr=any_of(
-        _missing(_ENGINES, " or ".join(INPUTS), "llm:*"),
-        *(_missing(_SERVING, name, name) for name in INPUTS),
-        _missing(
-            _SERVING, "\n    " + "\n    or ".join(_BUCKETS) + "\n  ", "bound of the first-token histogram"
-        ),
+        _missing(_EXPORTS, INPUTS, "llm:*"),
+        *(_missing(_SERVES, (name,), name) for name in INPUTS),
+        _missing(_SERVES, _BETWEEN, "histogram of the time between tokens"),
+        _missing(_SERVES, _BOUNDED, "bound of the first-token histogram"),
     ),
     severity="warning",
     component="meta",
@@ -119,5 +140,6 @@ META = RuleFile(
     title="Rules about the rules",
     text="Targets that are down, inputs that are missing, a sign of life.",
     needs=(),
+    recordings=(_EXPORTS, _SERVES),
     alerts=(_DOWN, _INPUT_MISSING, _WATCHDOG),
 )

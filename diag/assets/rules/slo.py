@@ -25,7 +25,8 @@ _SLOW_START = (
 )  # fmt: skip
 _SLOW_TOKENS = (
     "prefill_interference", "thermal_throttle", "power_cap", "noisy_neighbour", "host_cpu_starvation",
-    "cuda_graph_gap", "kv_cache_exhaustion", "gpu_link_degraded", "slow_gpu",
+    "cuda_graph_gap", "kv_cache_exhaustion", "gpu_link_degraded", "slow_gpu", "spec_decode_collapse",
+    "grammar_stall", "runtime_pauses",
 )  # fmt: skip
 
 

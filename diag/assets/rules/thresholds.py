@@ -15,13 +15,16 @@ __all__ = [
     "BURN_SLOW",
     "CLIENT_GAP",
     "CLOCK_CAPPED",
+    "CLOCK_JUDGED",
     "CONTEXT_NEAR_LIMIT",
     "CPU_PRESSURE",
+    "CPU_USER",
     "ERRORS_FLOOR",
     "ERROR_SHARE",
     "FIRST_TOKENS_FLOOR",
     "FOREIGN_MEMORY",
     "FOREIGN_SM",
+    "GIANTS_APART",
     "HITS_HALVED",
     "HITS_WORTH_HAVING",
     "IB_LINK_DOWNS",
@@ -75,7 +78,11 @@ BURN_SLOW = T(0.03, "ratio", "3 times the budget: gone in ten days")
 FIRST_TOKENS_FLOOR = T(
     0.02, "per second", "72 requests an hour: below, a handful of slow ones would burn the budget"
 )
-INTER_TOKEN_BOUND = T(0.2, "seconds", "five tokens a second is about reading speed; both engines have it")
+INTER_TOKEN_BOUND = T(
+    0.4,
+    "seconds",
+    "slower than anybody reads, and a bound of both engines; big batches on slow cards reach 0.2",
+)
 INTER_TOKEN_SLOW_SHARE = T(0.1, "ratio", "one token in ten is a stutter that a reader sees in every line")
 ERROR_SHARE = T(0.05, "ratio", "one request in twenty fails")
 ERRORS_FLOOR = T(0.02, "per second", "six errors in five minutes: a single bad client is no outage")
@@ -85,7 +92,8 @@ RESTARTS = T(2, "restarts", "two in half an hour happen in a roll-out; a third i
 QUEUE_LONG = T(10, "requests", "a queue this long does not drain within a few steps")
 IDLE_WAITING = T(1, "requests", "a replica with nobody waiting has room")
 TTFT_TAIL = T(2.0, "seconds", "below this nobody complains, however far the tail lies from the median")
-TAIL_APART = T(10, "ratio", "tail ten times the median: two kinds of requests share one queue")
+TAIL_APART = T(5, "ratio", "the slowest twentieth waits five times the median: chance does less")
+GIANTS_APART = T(8, "ratio", "the longest prompts are of another kind than the usual ones")
 PROMPTS_GROWN = T(
     2, "ratio", "twice the usual length is twice the prefill and twice the cache for each request"
 )
@@ -114,6 +122,7 @@ THERMAL_SHARE = T(0.1, "ratio", "six seconds a minute; a sound card shows none")
 POWER_BRAKE = T(0.5, "ratio", "half of the time: the brake halves the clock, or more")
 POWER_CAPPED = T(0.9, "ratio", "a card at full load shows it in good health: only together with the clock")
 CLOCK_CAPPED = T(0.7, "ratio", "of the highest clock; a power cap at full load costs a sound card less")
+CLOCK_JUDGED = T(0.8, "ratio", "an idle card clocks down on purpose: only cards at work are judged")
 XID_APP = T(3, "events", "one or two an hour are a crashing program, more are a pattern")
 NVLINK_ERRORS = T(100, "errors", "in a quarter of an hour: links correct a few, and slow down from many")
 LINK_PART = T(0.75, "ratio", "half the lanes or a generation below; x16 of x16 is 1, generation 4 of 5 is .8")
@@ -142,7 +151,8 @@ MEMORY_OUT = T(0.05, "ratio", "the kernel reclaims in earnest and programs begin
 MEMORY_LOW = T(0.2, "ratio", "a trend is worth a warning once little is left")
 MEMORY_GROWN = T(1.5, "ratio", "half again as much as six hours ago; a warm process stands still")
 MEMORY_LARGE = T(2e9, "bytes", "the growth of a small process starves nobody")
-CPU_PRESSURE = T(0.5, "ratio", "half of the time some task waits for a CPU")
+CPU_PRESSURE = T(0.3, "ratio", "a third of the time some task waits for a CPU")
+CPU_USER = T(0.75, "ratio", "spinning workers make a CPU look busy; work in user mode shows who computes")
 RETRANSMITTED = T(
     0.05, "ratio", "one segment in twenty; a sound network in a data centre repeats almost none"
 )
