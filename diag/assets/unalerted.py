@@ -10,7 +10,7 @@ from collections.abc import Mapping
 __all__ = ["WITHOUT_ALERT"]
 
 WITHOUT_ALERT: Mapping[str, str] = {
-    "cuda_graph_gap": "vLLM counts no step without a graph, so that only slower tokens show: LLMInterTokenSlow",
+    "cuda_graph_gap": "vLLM counts no step without a graph, so only slower tokens show: LLMInterTokenSlow",
     "runtime_pauses": "a halt of seconds is over between two scrapes, and no exporter counts halts: "
     "LLMInterTokenSlow, then the rhythm that triage finds",
     "spec_decode_collapse": "no acceptance is wrong by itself, it goes with prompts and draft model: "

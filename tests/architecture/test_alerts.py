@@ -27,9 +27,8 @@ BOARDS = {
     board["uid"]: board
     for board in (json.loads(path.read_bytes()) for path in (CHECKOUT / "dashboards").glob("*.json"))
 }
-CAUSES = {cause for alert in ALERTS for cause in alert.causes} | {alert.runbook for alert in ALERTS} & set(
-    CARDS
-)
+FELT = [alert for file in FILES if file.path == "alerts/slo.yml" for alert in file.alerts]
+BY_SIGN = [alert for alert in ALERTS if alert not in FELT]
 
 
 def _panels(panels: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
