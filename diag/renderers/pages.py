@@ -38,7 +38,8 @@ def _lines(lines: list[str], width: int, options: RenderOptions) -> Iterator[str
             yield "  " + line
         elif line.startswith("#"):
             heading = line.lstrip("# ")
-            yield _bold(heading.upper() if line.startswith("## ") else heading, options)
+            shown = heading.upper() if line.startswith("## ") else heading
+            yield from (_bold(part, options) for part in _wrapped(shown, width))
         else:
             yield from _wrapped(line, width)
 
