@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Any
 
 from dashboards.src.boards import BOARDS
 from dashboards.src.grafana import dashboard_json
