@@ -79,7 +79,7 @@ _GROWN = Alert(
 _CPU = Alert(
     name="LLMHostCPUStarved",
     expr=all_of(f"host:cpu_pressure_ratio > {t.CPU_PRESSURE}", f"host:cpu_user_ratio > {t.CPU_USER}"),
-    severity="warning",
+    severity="info",
     component="host",
     summary="Tasks on a host wait for a CPU.",
     description=(
@@ -92,7 +92,8 @@ _CPU = Alert(
     needs=_NODE,
     causes=("host_cpu_starvation", "noisy_neighbour", "grammar_stall"),
     thresholds=(t.CPU_PRESSURE, t.CPU_USER),
-    for_seconds=600,
+    for_seconds=300,
+    comment="Where engines compute on CPUs it tells nothing: they are meant to be busy.",
 )
 
 _NETWORK = Alert(
