@@ -49,6 +49,14 @@ class _Groups(msgspec.Struct):
     groups: list[_Group] = []
 
 
+class _Common(msgspec.Struct):
+    external_labels: dict[str, Any] | None = None
+
+
+class _Configuration(msgspec.Struct):
+    common: _Common | None = msgspec.field(default=None, name="global")
+
+
 class StoreState:
     """The store behind ``client``, asked about itself."""
 
@@ -92,11 +100,11 @@ class StoreState:
         import yaml
 
         try:
-            config = yaml.safe_load(text)
-        except yaml.YAMLError:
+            found = msgspec.convert(yaml.safe_load(text) or {}, _Configuration)
+        except (yaml.YAMLError, msgspec.ValidationError):
             return None
-        labels = ((config or {}).get("global") or {}).get("external_labels") or {}
-        return {str(name): str(value) for name, value in labels.items()}
+        labels = found.common.external_labels if found.common else None
+        return {name: str(value) for name, value in (labels or {}).items()}
 
     def _optional(self, path: str) -> Any:
         try:
