@@ -111,7 +111,7 @@ def _scraping(targets: Mapping[str, str], manager: str, rules: Path) -> dict[str
 
 @contextmanager
 def _alertmanager(folder: Path, hook: str) -> Iterator[str]:
-    config = yaml.safe_load((RULES / "alertmanager.yml").read_text(encoding="utf-8"))
+    config = yaml.safe_load((RULES / "alertmanager.yaml").read_text(encoding="utf-8"))
     config["receivers"] = [
         {"name": one["name"], "webhook_configs": [{"url": f"{hook}/{one['name']}", "send_resolved": True}]}
         for one in config["receivers"]
