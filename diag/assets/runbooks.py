@@ -12,13 +12,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from textwrap import wrap
 
-from diag.assets.rules.catalogue import ALERTS
+from diag.assets.rules.catalogue import ALERTS, FILES
 from diag.assets.rules.model import Alert
+from diag.assets.rules.recordings import recorded
 from diag.assets.symptoms import SYMPTOMS, Symptom
 from diag.engines import ENGINES, Definition
 from diag.hypotheses import CARDS, needs
 from diag.model import Card
 from diag.signals import SIGNALS
+from diag.signals.vocabulary import Scope
 from diag.triage.rank import SUPPORT
 from diag.triage.weights import WEIGHTS, Weight
 
@@ -141,7 +143,7 @@ def producers(name: str) -> tuple[str, ...]:
     if kind == "event":
         return ("log",) if rest == "xid" else ("events",)
     known = tuple(e.name for e in ENGINES if isinstance(e.signals.get(name), Definition))
-    return (*known, "requests") if SIGNALS[name].scope.value == "requests" else known
+    return (*known, "requests") if SIGNALS[name].scope is Scope.REQUESTS else known
 
 
 def _place(id: str, here: list[Alert]) -> tuple[str, tuple[str, ...]]:
@@ -185,12 +187,25 @@ def _hypothesis_lines(card: Card) -> Iterator[str]:
     for cue, weight in WEIGHTS[card.id].items():
         yield from _item(f"`{cue}`: {_odds(weight)}. {_sentence(weight.reason)}{_marks(weight)}")
     yield ""
+    yield from _wrapped(
+        "Its chain in our recordings, one name for every engine: " + " → ".join(_recorded(card)) + "."
+    )
+    yield ""
     yield from _wrapped("Rules it out: " + "; ".join(card.rules_out) + ".")
     if card.leads_to:
         yield ""
         yield from _wrapped("Told as its consequences: " + ", ".join(f"`{id}`" for id in card.leads_to) + ".")
     yield ""
     yield from _wrapped(f"Next measurement: {card.next_check}")
+
+
+def _recorded(card: Card) -> Iterator[str]:
+    """The series that carry ``card``'s chain once our recordings are loaded."""
+    there = {recording.record for file in FILES for recording in file.recordings}
+    for name in card.chain:
+        series = "up" if SIGNALS[name].scope is Scope.TARGET else recorded(name)
+        if series == "up" or series in there:
+            yield f"`{series}`"
 
 
 def _symptom_lines(symptom: Symptom) -> Iterator[str]:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from typing import Any
 
 import pytest
 import typer.main
 
+from diag.assets.rules.catalogue import ALERTS
+from diag.assets.rules.model import Alert
 from diag.cli.app import app
+from diag.cli.times import duration_seconds
 from tests.runbooks.reading import PAGES, Page, shell_lines
 
 LINES = [(id, line) for id in PAGES for line in shell_lines(Page.of(id).text) if line.startswith("diag ")]
@@ -41,7 +45,7 @@ def test_a_diag_line_parses(line: str) -> None:
         "triage http://x --lats 2h",
         "triage http://x --fail-on everything",
         "asses check",
-        "assets chek http://x",
+        "assets inspect http://x",
     ],
 )
 def test_a_line_that_is_none_is_refused(line: str) -> None:
@@ -51,6 +55,13 @@ def test_a_line_that_is_none_is_refused(line: str) -> None:
 
 def test_every_page_begins_with_one() -> None:
     assert {id for id, line in LINES if line.startswith("diag triage ")} == set(PAGES)
+
+
+@pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: alert.name)
+def test_the_first_command_looks_back_as_far_as_the_alert_proposes(alert: Alert) -> None:
+    first = Page.of(alert.runbook).sections["First command"]
+    spans = [duration_seconds(span, "--last") for span in re.findall(r"--last (\w+)", first)]
+    assert max(spans) >= duration_seconds(alert.look_back, "--last")
 
 
 @pytest.mark.parametrize("id", PAGES)

@@ -43,7 +43,7 @@ def test_prose_is_wrapped_and_commands_are_not(width: int) -> None:
     shown = render_page(api.runbook("context_growth"), "console", RenderOptions(width=width))
     wide = [line for line in shown.splitlines() if len(line) > width]
     assert all(line.startswith("  ") for line in wide)
-    assert "  diag triage http://prometheus:9090 --last 2h --requests requests.jsonl\n" in shown
+    assert "  diag triage http://prometheus:9090 --last 6h --requests requests.jsonl\n" in shown
 
 
 def test_a_hypothesis_is_its_card_then_its_runbook(capsys: pytest.CaptureFixture[str]) -> None:
