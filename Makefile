@@ -5,7 +5,7 @@ BIN    := .venv/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo exporter-demo test check bench corpus accuracy generate alerts gallery mutants clean
+.PHONY: help demo exporter-demo test check bench corpus accuracy generate alerts pictures mutants clean
 
 help:  ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -43,7 +43,7 @@ generate: .venv/installed-dev  ## rewrite the generated files (rules and their t
 alerts: .venv/installed-dev  ## replay every incident against the rules and rewrite docs/alerts.md (minutes)
 	@$(BIN)/python -m tests.rules.matrix
 
-gallery: .venv/installed-dev  ## draw the dashboards from real query results and rewrite docs/dashboards.md
+pictures: .venv/installed-dev  ## draw the dashboards from real query results and rewrite docs/dashboards.md
 	@$(BIN)/python -m dashboards.src.pictures
 
 mutants: .venv/installed-dev  ## break every rule and see whether its tests notice (minutes)
