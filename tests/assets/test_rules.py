@@ -128,3 +128,14 @@ def test_a_prometheus_rule_holds_the_same_rules():
 
 def test_durations_are_written_in_the_longest_unit_that_fits():
     assert [duration(one) for one in (0, 30, 90, 120, 3600, 86_400)] == ["0s", "30s", "90s", "2m", "1h", "1d"]
+
+
+def test_a_link_sets_the_variable_that_the_label_is_meant_for():
+    def dashboard(name: str) -> str:
+        return alert(name).annotations(Links(grafana="g"))["dashboard_url"]
+
+    assert dashboard("LLMQueueGrowing") == "g/d/llmdiag-engine?var-instance={{ $labels.instance | urlquery }}"
+    for name in ("GPUThermalThrottle", "IBLinkFlapping", "LLMHostOOMKill", "GPULost"):
+        assert dashboard(name).endswith("?var-host={{ $labels.instance | urlquery }}"), name
+    assert dashboard("LLMEngineUnhealthy").endswith("?var-instance={{ $labels.engine | urlquery }}")
+    assert dashboard("LLMExporterAbsent") == "g/d/llmdiag-incident"

@@ -41,7 +41,7 @@ _PREEMPTION = Alert(
     component="cache",
     summary="Requests are preempted and computed again.",
     description=(
-        "{{ $labels.instance }} preempts {{ $value | humanize }} requests for each one that it finishes; "
+        '{{ $labels.instance }} preempts {{ printf "%.2g" $value }} requests for each one that it finishes; '
         "what was computed "
         "for them is lost, and their users wait twice."
     ),

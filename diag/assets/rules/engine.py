@@ -119,8 +119,7 @@ _HEAD_OF_LINE = Alert(
     summary="A few giant prompts hold up the short ones.",
     description=(
         "At {{ $labels.instance }} the slowest twentieth waits {{ $value | humanizeDuration }} for the first "
-        "token, ten "
-        "times the median; so differ the prompts' lengths, and the cache has room."
+        "token, more than five times the median; so differ the prompts' lengths, and the cache has room."
     ),
     runbook="head_of_line_blocking",
     dashboard="engine",

@@ -22,7 +22,7 @@ _TRANSFERS = Alert(
     component="fabric",
     summary="Transfers of KV between engines fail.",
     description=(
-        "{{ $value | humanize }} transfers a second fail or expire at {{ $labels.instance }}; their requests "
+        '{{ printf "%.2g" $value }} transfers a second fail or expire at {{ $labels.instance }}; their requests '
         "are computed "
         "again, or fail."
     ),
@@ -41,7 +41,7 @@ _STALE_PEER = Alert(
     component="fabric",
     summary="A store of shared KV lacks keys that it was believed to hold.",
     description=(
-        "{{ $labels.instance }} asks for {{ $value | humanize }} keys a second that are not where the "
+        '{{ $labels.instance }} asks for {{ printf "%.2g" $value }} keys a second that are not where the '
         "store's metadata says: "
         "a peer is gone, or came back empty."
     ),

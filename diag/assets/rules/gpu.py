@@ -196,7 +196,7 @@ _REMAP_PENDING = Alert(
     dashboard="gpu",
     needs=_ANY,
     causes=("gpu_hardware_fault",),
-    subject=("instance",),
+    subject=_WHICH,
     for_seconds=300,
 )
 
@@ -217,7 +217,7 @@ _REMAP_FAILED = Alert(
     dashboard="gpu",
     needs=_ANY,
     causes=("gpu_hardware_fault",),
-    subject=("instance",),
+    subject=_WHICH,
     for_seconds=300,
 )
 
@@ -260,7 +260,7 @@ _PCIE = Alert(
     description=(
         "GPU {{ $labels.gpu }} at {{ $labels.instance }} works with fewer lanes or an older generation than "
         "it could, or "
-        "repeats packets ({{ $value | humanize }})."
+        "repeats packets ({{ printf \"%.2g\" $value }})."
     ),
     runbook="gpu_link_degraded",
     dashboard="gpu",
@@ -283,7 +283,8 @@ _FOREIGN = Alert(
     summary="A program that serves no model uses an engine's GPU.",
     description="Another program works on "
     + _NAMED
-    + ": {{ $value | humanize }} bytes, or that share of its time.",
+    + ": it has {{ if gt $value 1.0 }}{{ $value | humanize }}B of its memory"
+    "{{ else }}{{ $value | humanizePercentage }} of its time{{ end }}.",
     runbook="noisy_neighbour",
     dashboard="gpu",
     needs=("llmdiag|nvidia_gpu_exporter",),

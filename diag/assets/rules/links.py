@@ -20,6 +20,14 @@ from diag import __version__
 
 __all__ = ["DEFAULT_LINKS", "Links"]
 
+# Labels of alerts -> variables of dashboards; diag-exporter's ``engine`` is an engine's ``instance``.
+_VARIABLES = {
+    "instance": "instance",
+    "engine": "instance",
+    "job": "job",
+    "model_name": "model",
+    "model": "model",
+}
 # What a scrape target calls itself is not to be trusted: whoever pastes the command runs a shell.
 _SAFE = '{{ reReplaceAll "[^A-Za-z0-9_.:/-]" "_" $labels.%s }}'
 
@@ -40,9 +48,12 @@ class Links:
         """The runbook of a hypothesis or symptom, of this release."""
         return f"{self.service}/runbooks/{name}?v={self.version}"
 
-    def dashboard(self, name: str, labels: tuple[str, ...]) -> str:
-        """A dashboard by its fixed uid, its variables set from those of the alert's labels it knows."""
-        variables = {"instance": "instance", "job": "job", "model_name": "model", "cluster": "cluster"}
+    def dashboard(self, name: str, labels: tuple[str, ...], *, of_host: bool = False) -> str:
+        """A dashboard by its fixed uid, its variables set from those of the alert's labels it knows.
+
+        ``of_host``: the alert's ``instance`` is a GPU's or host's exporter. The variable ``instance`` is
+        an engine's, and set to an exporter's it would empty every other panel."""
+        variables = _VARIABLES | ({"instance": "host"} if of_host else {})
         chosen = "".join(f"&var-{variables[lab]}={_query(lab)}" for lab in labels if lab in variables)
         return f"{self.grafana}/d/llmdiag-{name}{chosen.replace('&', '?', 1)}"
 

@@ -40,7 +40,7 @@ _PORT = Alert(
     dashboard="engine",
     needs=_OURS,
     causes=("port_conflict", "engine_restart"),
-    subject=("instance", "engine"),
+    subject=("engine",),
     keep_firing_seconds=600,
     comment="Read from the engine's log: diag-exporter follows it with --engine-log.",
 )
@@ -65,7 +65,7 @@ _CONTEXT = Alert(
     needs=_OURS,
     causes=("context_growth",),
     thresholds=(t.CONTEXT_NEAR_LIMIT,),
-    subject=("instance", "model"),
+    subject=("model",),
     for_seconds=900,
     look_back="6h",
     comment="A histogram of sessions as they are now, not since start: no rate().",
@@ -89,7 +89,7 @@ _TENANT = Alert(
     needs=("llmdiag", "vllm|sglang"),
     causes=("tenant_dominance", "load_burst"),
     thresholds=(t.TENANT_SHARE, t.TENANTS_FEW),
-    subject=("instance", "tenant"),
+    subject=("tenant",),
     for_seconds=600,
 )
 
@@ -110,6 +110,7 @@ _ABORTS = Alert(
     needs=_OURS,
     causes=("abandoned_requests", "proxy_limit", "client_limit", "load_burst", "context_growth"),
     thresholds=(t.ABORTED_SHARE, t.FIRST_TOKENS_FLOOR),
+    subject=(),
     for_seconds=600,
     comment=(
         "Seen by a gateway's log or by the proxy: vLLM V1 counts no client that leaves (vllm issue 31503)."
@@ -135,7 +136,7 @@ _REUSE = Alert(
     needs=_OURS,
     causes=("prefix_cache_off", "prefix_cache_broken", "prefix_cache_scattered", "context_growth"),
     thresholds=(t.REUSE_MISSED, t.PROMPT_TOKENS_FLOOR),
-    subject=("instance", "model"),
+    subject=("model",),
     for_seconds=900,
     look_back="6h",
 )
@@ -206,7 +207,7 @@ _UNHEALTHY = Alert(
     dashboard="incident",
     needs=_OURS,
     causes=("engine_restart", "engine_stall", "port_conflict", "gpu_hardware_fault"),
-    subject=("instance", "engine"),
+    subject=("engine",),
     for_seconds=120,
 )
 
@@ -221,6 +222,7 @@ _GPU_LOST = Alert(
     dashboard="gpu",
     needs=_OURS,
     causes=("gpu_hardware_fault",),
+    subject=("instance", "gpu"),
     for_seconds=120,
 )
 

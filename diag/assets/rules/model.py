@@ -88,6 +88,11 @@ class Alert:
     comment: str = ""
 
     @property
+    def of_host(self) -> bool:
+        """Whether ``instance`` is the exporter of a GPU or host, not an engine."""
+        return self.component == "host" or not {"gpu", "device"}.isdisjoint(self.subject)
+
+    @property
     def labels(self) -> dict[str, str]:
         """Labels the rule adds."""
         return {"severity": self.severity, "component": self.component, "service": "llm"}
@@ -98,7 +103,7 @@ class Alert:
             "summary": self.summary,
             "description": self.description,
             "runbook_url": links.runbook(self.runbook),
-            "dashboard_url": links.dashboard(self.dashboard, self.subject),
+            "dashboard_url": links.dashboard(self.dashboard, self.subject, of_host=self.of_host),
             "triage_url": links.triage(self.name, self.subject),
             "triage_command": links.triage_command(self.look_back),
         }
