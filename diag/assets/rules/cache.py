@@ -20,8 +20,7 @@ _SATURATED = Alert(
     summary="The KV pool is full and requests wait for it.",
     description=(
         "{{ $value | humanizePercentage }} of the KV pool of {{ $labels.instance }} has been in use for five "
-        "minutes, and "
-        "requests wait. Full alone would be healthy."
+        "minutes, and requests wait. Full alone would be healthy."
     ),
     runbook="kv_cache_exhaustion",
     dashboard="cache",
@@ -41,9 +40,8 @@ _PREEMPTION = Alert(
     component="cache",
     summary="Requests are preempted and computed again.",
     description=(
-        '{{ $labels.instance }} preempts {{ printf "%.2g" $value }} requests for each one that it finishes; '
-        "what was computed "
-        "for them is lost, and their users wait twice."
+        '{{ $labels.instance }} preempts {{ printf "%.2g" $value }} requests for each one that it '
+        "finishes; what was computed for them is lost, and their users wait twice."
     ),
     runbook="kv_cache_exhaustion",
     dashboard="cache",
@@ -66,8 +64,7 @@ _HIT_COLLAPSE = Alert(
     summary="The prefix cache hits far less than it used to.",
     description=(
         "{{ $value | humanizePercentage }} of the prompt tokens at {{ $labels.instance }} come from the "
-        "prefix cache, less "
-        "than half of what it was over the day before."
+        "prefix cache, less than half of what it was over the day before."
     ),
     runbook="prefix_cache_broken",
     dashboard="cache",
@@ -95,8 +92,7 @@ _CACHING_OFF = Alert(
     summary="Prefix caching is off while long prompts come in.",
     description=(
         "{{ $labels.instance }} computes every prompt from its first token, and prompts are long. Where "
-        "turns resend their "
-        "history, that is most of the work."
+        "turns resend their history, that is most of the work."
     ),
     runbook="prefix_cache_off",
     dashboard="cache",

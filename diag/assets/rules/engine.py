@@ -30,8 +30,7 @@ _STALLED = Alert(
     summary="An engine holds requests and makes no tokens.",
     description=(
         "{{ $labels.instance }} has {{ $value | humanize }} requests in its batch and made no token for five "
-        "minutes. "
-        "Its health check may still be good."
+        "minutes. Its health check may still be good."
     ),
     runbook="standstill",
     dashboard="engine",
@@ -53,8 +52,7 @@ _STANDSTILL = Alert(
     summary="Requests wait and none is admitted.",
     description=(
         "{{ $value | humanize }} requests wait at {{ $labels.instance }}, and nothing ran for five minutes: "
-        "the first in "
-        "line may need more cache than there is, or wait for a transfer that never comes."
+        "the first in line may need more cache than there is, or wait for a transfer that never comes."
     ),
     runbook="standstill",
     dashboard="engine",
@@ -95,8 +93,7 @@ _QUEUE_GROWING = Alert(
     summary="The queue in front of an engine is long and does not drain.",
     description=(
         "At least {{ $value | humanize }} requests waited at {{ $labels.instance }} for the last five "
-        "minutes; the "
-        "queue grows, or is longer than the batch."
+        "minutes; the queue grows, or is longer than the batch."
     ),
     runbook="queue_growing",
     dashboard="engine",
@@ -141,8 +138,7 @@ _HOTSPOT = Alert(
     summary="Requests queue at one replica while another has room.",
     description=(
         "{{ $value | humanize }} requests of {{ $labels.model_name }} wait at one replica of "
-        "{{ $labels.job }}, none at "
-        "another: the router sends too much to one."
+        "{{ $labels.job }}, none at another: the router sends too much to one."
     ),
     runbook="routing_hotspot",
     dashboard="engine",
@@ -166,8 +162,7 @@ _PROMPTS = Alert(
     summary="Prompts are much longer than they were the day before.",
     description=(
         "Prompts at {{ $labels.instance }} have {{ $value | humanize }} tokens on average, more than twice "
-        "what they "
-        "had over the day before: histories grow, or a client changed."
+        "what they had over the day before: histories grow, or a client changed."
     ),
     runbook="context_growth",
     dashboard="sessions",

@@ -22,9 +22,8 @@ _TRANSFERS = Alert(
     component="fabric",
     summary="Transfers of KV between engines fail.",
     description=(
-        '{{ printf "%.2g" $value }} transfers a second fail or expire at {{ $labels.instance }}; their requests '
-        "are computed "
-        "again, or fail."
+        '{{ printf "%.2g" $value }} transfers a second fail or expire at {{ $labels.instance }}; their '
+        "requests are computed again, or fail."
     ),
     runbook="kv_transfer_failure",
     dashboard="fabric",
@@ -42,8 +41,7 @@ _STALE_PEER = Alert(
     summary="A store of shared KV lacks keys that it was believed to hold.",
     description=(
         '{{ $labels.instance }} asks for {{ printf "%.2g" $value }} keys a second that are not where the '
-        "store's metadata says: "
-        "a peer is gone, or came back empty."
+        "store's metadata says: a peer is gone, or came back empty."
     ),
     runbook="stale_cache_peer",
     dashboard="fabric",
@@ -65,8 +63,7 @@ _FLAPPING = Alert(
     summary="An InfiniBand link goes down and comes back.",
     description=(
         "Port {{ $labels.port }} of {{ $labels.device }} on {{ $labels.instance }} flapped within the last "
-        "hour: "
-        "{{ $value | humanize }} events."
+        "hour: {{ $value | humanize }} events."
     ),
     runbook="fabric_flap",
     dashboard="fabric",

@@ -72,8 +72,7 @@ _CAPPED = Alert(
     description=(
         _NAMED
         + " is held by its power limit {{ $value | humanizePercentage }} of the time, and its clock is far "
-        "below "
-        "its highest."
+        "below its highest."
     ),
     runbook="power_cap",
     dashboard="gpu",
@@ -124,8 +123,7 @@ _XID_FATAL = Alert(
     summary="A GPU reported an error that it does not recover from by itself.",
     description=(
         "GPU {{ $labels.gpu }} at {{ $labels.instance }} reported an Xid after which it needs a reset or "
-        "worse. Drain the "
-        "engines on it."
+        "worse. Drain the engines on it."
     ),
     runbook="gpu_hardware_fault",
     dashboard="gpu",
@@ -135,8 +133,8 @@ _XID_FATAL = Alert(
     keep_firing_seconds=900,
     comment=(
         "By what there is: diag-exporter's count, DCGM's count within its own window, DCGM's last code where "
-        "it is "
-        "another than ten minutes ago (the gauge keeps its code for days, and a repeated code is invisible)."
+        "it is another than ten minutes ago (the gauge keeps its code for days, and a repeated code is "
+        "invisible)."
     ),
 )
 
@@ -151,8 +149,7 @@ _XID_APP = Alert(
     summary="Programs on a GPU fault again and again.",
     description=(
         "GPU {{ $labels.gpu }} at {{ $labels.instance }} reported {{ $value | humanize }} faults of "
-        "programs: ask whose "
-        "process it was before suspecting the card."
+        "programs: ask whose process it was before suspecting the card."
     ),
     runbook="gpu_hardware_fault",
     dashboard="gpu",
@@ -189,8 +186,7 @@ _REMAP_PENDING = Alert(
     summary="A GPU waits for a reset to replace memory rows.",
     description=(
         "A GPU at {{ $labels.instance }} found bad memory rows and replaces them at its next reset; until "
-        "then errors "
-        "can come back."
+        "then errors can come back."
     ),
     runbook="gpu_hardware_fault",
     dashboard="gpu",
@@ -234,8 +230,7 @@ _NVLINK = Alert(
     summary="An NVLink of a GPU makes errors.",
     description=(
         "GPU {{ $labels.gpu }} at {{ $labels.instance }} had {{ $value | humanize }} NVLink errors within a "
-        "quarter of an "
-        "hour; tensor-parallel engines wait for the slowest link."
+        "quarter of an hour; tensor-parallel engines wait for the slowest link."
     ),
     runbook="gpu_link_degraded",
     dashboard="gpu",
@@ -259,8 +254,7 @@ _PCIE = Alert(
     summary="A GPU's PCIe link is slower than it should be.",
     description=(
         "GPU {{ $labels.gpu }} at {{ $labels.instance }} works with fewer lanes or an older generation than "
-        "it could, or "
-        "repeats packets ({{ printf \"%.2g\" $value }})."
+        'it could, or repeats packets ({{ printf "%.2g" $value }}).'
     ),
     runbook="gpu_link_degraded",
     dashboard="gpu",

@@ -64,8 +64,7 @@ _GROWN = Alert(
     summary="The memory of a serving process only grows.",
     description=(
         "The process at {{ $labels.instance }} holds {{ $value | humanize1024 }}B, half again as much as six "
-        "hours ago, and "
-        "goes on growing."
+        "hours ago, and goes on growing."
     ),
     runbook="host_memory_leak",
     dashboard="incident",
@@ -84,8 +83,7 @@ _CPU = Alert(
     summary="Tasks on a host wait for a CPU.",
     description=(
         "On {{ $labels.instance }} some task waits for a CPU {{ $value | humanizePercentage }} of the time; "
-        "schedulers and "
-        "tokenisers of engines are among them."
+        "schedulers and tokenisers of engines are among them."
     ),
     runbook="host_cpu_starvation",
     dashboard="incident",

@@ -18,8 +18,7 @@ _NUMA = Alert(
     summary="An engine may run only on CPUs far from its GPU.",
     description=(
         "The engine on GPU {{ $labels.gpu }} at {{ $labels.instance }} is bound to CPUs of another NUMA "
-        "node. Many such "
-        "engines lose nothing: look for the effect first."
+        "node. Many such engines lose nothing: look for the effect first."
     ),
     runbook="numa_misplacement",
     dashboard="gpu",
@@ -57,8 +56,7 @@ _CONTEXT = Alert(
     summary="Conversations are about to reach the model's longest context.",
     description=(
         "The longest of the active sessions with {{ $labels.model }} fill {{ $value | humanizePercentage }} "
-        "of the context; "
-        "the next turns are cut or refused, and each is slow."
+        "of the context; the next turns are cut or refused, and each is slow."
     ),
     runbook="context_growth",
     dashboard="sessions",
@@ -128,8 +126,7 @@ _REUSE = Alert(
     summary="Prompts repeat what was sent before, and it is computed again.",
     description=(
         "{{ $value | humanizePercentage }} of the prompt tokens to {{ $labels.model }} were sent before in "
-        "the same session "
-        "and yet came from no cache."
+        "the same session and yet came from no cache."
     ),
     runbook="prefix_cache_off",
     dashboard="sessions",
@@ -157,8 +154,7 @@ _CLIENT_GAP = Alert(
     summary="Time to first token is lost outside the engine.",
     description=(
         "Callers of {{ $labels.model }} wait {{ $value | humanizeDuration }} longer for the first token than "
-        "the engines "
-        "took: network, gateway or client."
+        "the engines took: network, gateway or client."
     ),
     runbook="network_latency",
     dashboard="incident",
@@ -185,8 +181,7 @@ _SEQUENCES = Alert(
     summary="An engine's batch is at its limit while the cache has room.",
     description=(
         "{{ $labels.instance }} runs {{ $value | humanize }} requests, as many as it may, and others wait, "
-        "though the KV "
-        "pool has room."
+        "though the KV pool has room."
     ),
     runbook="sequence_limit",
     dashboard="engine",
@@ -234,8 +229,7 @@ _ABSENT = Alert(
     summary="diag-exporter is not scraped, or hangs.",
     description=(
         "No target of a job llmdiag or diag-exporter is there, or one of its sampling threads hangs: the "
-        "alerts of this "
-        "file are blind."
+        "alerts of this file are blind."
     ),
     runbook="blind_rules",
     dashboard="incident",

@@ -106,8 +106,7 @@ _INPUT_MISSING = Alert(
     summary="Rules are blind: an engine does not export what they read.",
     description=(
         "{{ $labels.instance }} serves requests, but there is no {{ $labels.input }}: a metric was renamed, "
-        "hidden or "
-        "given other bounds, or the recordings are not loaded."
+        "hidden or given other bounds, or the recordings are not loaded."
     ),
     runbook="blind_rules",
     dashboard="incident",
@@ -117,8 +116,7 @@ _INPUT_MISSING = Alert(
     for_seconds=900,
     comment=(
         "First: an engine's metrics are there, and none of our inputs. Then, for engines that serve "
-        "requests, each "
-        "input by itself. Engines create many series with their first request only."
+        "requests, each input by itself. Engines create many series with their first request only."
     ),
 )
 
