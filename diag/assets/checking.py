@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from diag.assets.holdings import Holdings
 from diag.assets.inventory import dashboards
-from diag.assets.queries import Selection, inlined, lacking, parsed, selections, unconditional
+from diag.assets.queries import Selection, inlined, lacking, parsed, selections, text, unconditional
 from diag.assets.reasons import Reason, absent, reasons, stuck
 from diag.assets.rules.catalogue import FILES
 from diag.assets.rules.links import DEFAULT_LINKS
@@ -126,7 +126,7 @@ def sights(wanted: Sequence[Expectation], holdings: Holdings) -> tuple[Sight, ..
     holdings.look(part for node in nodes.values() for part in selections(node))
     producers = frozenset(holdings.producers())
     hopeful = {query: node for query, node in nodes.items() if not lacking(node, holdings.there)}
-    holdings.ask(node.prettify() for node in hopeful.values())
+    holdings.ask(text(node) for node in hopeful.values())
     return tuple(_sight(one, nodes, holdings, producers) for one in wanted)
 
 
@@ -168,10 +168,10 @@ def _blindness(node: Any, holdings: Holdings, producers: Collection[str]) -> tup
     missing: tuple[Selection, ...] = lacking(node, holdings.there)
     if missing:
         return reasons(missing, holdings, producers)
-    text = node.prettify()
-    answer = holdings.ask([text])[text]
+    query = text(node)
+    answer = holdings.ask([query])[query]
     if answer.refusal:
-        return (Reason("refused", text, answer.refusal),)
+        return (Reason("refused", query, answer.refusal),)
     return () if answer.rows else (stuck(node, holdings),)
 
 

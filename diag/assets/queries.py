@@ -18,10 +18,11 @@ from diag.errors import DiagError
 from diag.signals.algebra import Matcher, MatchOp
 from diag.signals.promql import selector
 
-__all__ = ["Selection", "inlined", "lacking", "matches", "parsed", "selections", "unconditional"]
+__all__ = ["Selection", "inlined", "lacking", "matches", "parsed", "selections", "text", "unconditional"]
 
 Node = Any  # promql_parser's nodes share no useful base.
 
+_STRING_OR_SPACE = re.compile(r'("(?:\\.|[^"\\])*")|\s+')
 _COMPARES = {"==", "!=", ">", "<", ">=", "<="}
 _OPS: dict[str, MatchOp] = {"Equal": "=", "NotEqual": "!=", "Re": "=~", "NotRe": "!~"}
 # These give a row whether or not their input is there.
@@ -84,6 +85,13 @@ def selections(node: Node) -> tuple[Selection, ...]:
     return tuple(found)
 
 
+def text(node: Node) -> str:
+    """``node`` as PromQL on one line: stores limit the length of a query.
+
+    The parser's own short form forgets to escape, so its long form is folded, strings left alone."""
+    return _STRING_OR_SPACE.sub(lambda found: found.group(1) or " ", node.prettify()).strip()
+
+
 def matches(matcher: Matcher, value: str) -> bool:
     """Whether a label's ``value`` (empty: absent) fits; Python's regular expressions stand in for RE2's."""
     if matcher.op in ("=", "!="):
@@ -140,7 +148,7 @@ def _without_condition(node: Node) -> Node | None:
     if _is_scalar(node.lhs):
         return node.rhs
     matching = node.modifier or ""
-    return promql.parse(f"({node.lhs.prettify()}) {node.op} bool {matching} ({node.rhs.prettify()})")
+    return promql.parse(f"({text(node.lhs)}) {node.op} bool {matching} ({text(node.rhs)})")
 
 
 def _is_scalar(node: Node) -> bool:

@@ -11,7 +11,7 @@ import promql_parser as promql
 
 from diag.assets.holdings import Holdings
 from diag.assets.owners import kin, known_about, owners, owners_of_pattern, same_metric
-from diag.assets.queries import Selection, selections, unconditional
+from diag.assets.queries import Selection, selections, text, unconditional
 from diag.assets.rules.model import duration
 from diag.engines import engine
 from diag.signals.algebra import Matcher
@@ -90,8 +90,8 @@ def _unmatched(one: Selection, holdings: Holdings) -> Reason:
         values = sorted({shape.get(matcher.label, "") for shape in shapes}, key=_by_number)
         if matcher.label == "le":
             bounds = _some(value for value in values if value)
-            text = f"{one.name} has no bucket le{matcher.op}{matcher.value!r}; its bounds are {bounds}"
-            return Reason("bucket_missing", one.name, text.replace("'", '"'))
+            said = f"{one.name} has no bucket le{matcher.op}{matcher.value!r}; its bounds are {bounds}"
+            return Reason("bucket_missing", one.name, said.replace("'", '"'))
         if values == [""]:
             return Reason("label_missing", one.name, f"{one.name} has no label {matcher.label}")
         return Reason("value_absent", one.name, _no_value(one.name, matcher, values))
@@ -132,6 +132,9 @@ def stuck(node: Any, holdings: Holdings) -> Reason:
             if not _empty(unconditional(node), holdings):
                 about = _read(node, holdings)
                 return Reason("filtered", about, f"no value of {about} passes `{node.op}`")
+            if _meet(node, holdings):  # some stores drop what comes out as NaN
+                about = _read(node, holdings)
+                return Reason("filtered", about, f"`{node.op}` of {about} has no result at that moment")
             return _no_pair(node, holdings)
         case promql.Call():
             inner = next((part for part in node.args if selections(part)), None)
@@ -145,8 +148,8 @@ def stuck(node: Any, holdings: Holdings) -> Reason:
 def _empty(node: Any, holdings: Holdings) -> bool:
     if not selections(node):
         return False
-    text = node.prettify()
-    answer = holdings.ask([text])[text]
+    query = text(node)
+    answer = holdings.ask([query])[query]
     return not answer.rows and not answer.refusal
 
 
@@ -156,12 +159,12 @@ def _no_history(node: Any, holdings: Holdings) -> Reason:
     span: timedelta | None = getattr(node, "range", None)
     offset: timedelta | None = getattr(own, "offset", None)
     if offset:
-        text = f"nothing of {about} is {duration(round(offset.total_seconds()))} old"
+        said = f"nothing of {about} is {duration(round(offset.total_seconds()))} old"
     elif span:
-        text = f"too few samples of {about} in the last {duration(round(span.total_seconds()))}"
+        said = f"too few samples of {about} in the last {duration(round(span.total_seconds()))}"
     else:
-        text = f"{about} fell silent"
-    return Reason("no_history", about, text)
+        said = f"{about} fell silent"
+    return Reason("no_history", about, said)
 
 
 def _left_out(node: Any, holdings: Holdings) -> Reason:
@@ -169,11 +172,18 @@ def _left_out(node: Any, holdings: Holdings) -> Reason:
     return Reason("excluded", about, f"every series of {about} is one that it leaves out")
 
 
+def _meet(node: Any, holdings: Holdings) -> bool:
+    """Whether rows of both sides of an operator belong together, whatever comes of it."""
+    matching = str(node.modifier.matching or "") if node.modifier else ""
+    query = f"({text(node.lhs)}) and {matching} ({text(node.rhs)})"
+    return bool(holdings.ask([query])[query].rows)
+
+
 def _no_pair(node: Any, holdings: Holdings) -> Reason:
     """Both sides of an operator have rows, and no two of them belong together."""
-    texts = [side.prettify() for side in (node.lhs, node.rhs)]
-    answers = holdings.ask(texts)
-    left, right = (_label_names(answers[text].rows) for text in texts)
+    queries = [text(side) for side in (node.lhs, node.rhs)]
+    answers = holdings.ask(queries)
+    left, right = (_label_names(answers[query].rows) for query in queries)
     matching = node.modifier.matching if node.modifier else None
     labels = set(matching.labels) if matching else set()
     on = matching is not None and str(matching.type).endswith("Include")
@@ -181,8 +191,8 @@ def _no_pair(node: Any, holdings: Holdings) -> Reason:
     lone_labels = sorted(label for label in compared if (label in left) != (label in right))
     about = _read(node, holdings)
     if lone_labels:
-        text = f"{_list(lone_labels)} on one side of `{node.op}` only, so that {about} never meet"
-        return Reason("label_missing", about, text)
+        said = f"{_list(lone_labels)} on one side of `{node.op}` only, so that {about} never meet"
+        return Reason("label_missing", about, said)
     where = f" on {', '.join(sorted(compared))}" if compared else ""
     return Reason("no_pair", about, f"{about} never meet{where}")
 
@@ -201,4 +211,4 @@ def _list(labels: Sequence[str]) -> str:
 
 
 def _unexplained(node: Any) -> Reason:
-    return Reason("no_history", node.prettify(), f"{node.prettify()} gives nothing")
+    return Reason("no_history", text(node), f"{text(node)} gives nothing")

@@ -81,7 +81,8 @@ class StoreState:
             groups = msgspec.convert(data, _Groups).groups if data is not None else None
         except msgspec.ValidationError:
             return None
-        if groups is None:
+        # An empty list is also what a store answers that knows of no rules at all.
+        if groups is None or (not groups and self.external_labels() is None):
             return None
         return tuple(
             LoadedRule(
@@ -95,7 +96,9 @@ class StoreState:
         """The labels that its alerts' templates can read; None where it shows no configuration."""
         data = self._optional("/api/v1/status/config")
         text = data.get("yaml") if isinstance(data, dict) else None
-        if not isinstance(text, str):
+        if (
+            not isinstance(text, str) or not text.strip()
+        ):  # VictoriaMetrics has the door and nothing behind it
             return None
         import yaml
 

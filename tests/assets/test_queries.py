@@ -5,7 +5,8 @@ from __future__ import annotations
 import promql_parser
 import pytest
 
-from diag.assets.queries import Selection, inlined, lacking, matches, parsed, selections, unconditional
+from diag.assets.checking import Expectation, expectations
+from diag.assets.queries import Selection, inlined, lacking, matches, parsed, selections, text, unconditional
 from diag.assets.rules.model import Recording
 from diag.errors import DiagError
 from diag.signals.algebra import Matcher
@@ -119,8 +120,8 @@ def test_a_recording_that_is_there_is_read_itself() -> None:
 
 
 def test_look_back_and_offset_of_an_inlined_recording_are_kept() -> None:
-    text = inlined(parsed("avg_over_time(llm:y[1d] offset 1h)"), RECORDED, lambda _: False).prettify()
-    assert "".join(text.split()) == "avg_over_time(((c))[1d:5m]offset1h)"
+    said = inlined(parsed("avg_over_time(llm:y[1d] offset 1h)"), RECORDED, lambda _: False).prettify()
+    assert "".join(said.split()) == "avg_over_time(((c))[1d:5m]offset1h)"
 
 
 def test_matchers_see_an_absent_label_as_empty() -> None:
@@ -128,6 +129,14 @@ def test_matchers_see_an_absent_label_as_empty() -> None:
     assert matches(Matcher("server", "!~", "a|b"), "")
     assert not matches(Matcher("server", "=~", "a|b"), "ab")
     assert not matches(Matcher("server", "!=", ""), "")
+
+
+@pytest.mark.parametrize("wanted", expectations(), ids=lambda one: f"{one.home}: {one.name}")
+def test_whatever_ships_is_the_same_on_one_line(wanted: Expectation) -> None:
+    for query in wanted.queries:
+        for node in (parsed(query), unconditional(parsed(query))):
+            assert "\n" not in text(node)
+            assert promql_parser.parse(text(node)).prettify() == node.prettify()
 
 
 def test_what_is_no_promql_is_one_line() -> None:

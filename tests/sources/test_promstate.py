@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from diag.api.assets import check
 from diag.errors import NotPrometheus, SourceError
 from diag.model import Window
 from diag.sources.access import Client
@@ -66,7 +67,10 @@ def test_rules_of_every_group(state: Any) -> None:
 
 
 def test_no_rules_is_not_untold(state: Any) -> None:
-    assert state(rules=_ok({"groups": []}))[0].rules() == ()
+    none = _ok({"groups": []})
+    assert state(rules=none, status__config=_ok({"yaml": "global: {}"}))[0].rules() == ()
+    assert state(rules=none, status__config=_ok({"yaml": ""}))[0].rules() is None
+    assert state(rules=none)[0].rules() is None
     assert state()[0].rules() is None
     assert state(rules='{"status": "error", "error": "unsupported"}')[0].rules() is None
     assert state(rules=_ok({"groups": 3}))[0].rules() is None
@@ -80,7 +84,6 @@ def test_no_rules_is_not_untold(state: Any) -> None:
             {"llmdiag_url": "http://d", "n": "3"},
         ),
         ("global: {}\n", {}),
-        ("", {}),
         ("global:\n  external_labels:\n", {}),
     ],
 )
@@ -88,7 +91,9 @@ def test_external_labels(state: Any, text: str, labels: dict[str, str]) -> None:
     assert state(status__config=_ok({"yaml": text}))[0].external_labels() == labels
 
 
-@pytest.mark.parametrize("data", [{}, {"yaml": None}, [], {"yaml": "a: [unclosed"}, {"yaml": "- a\n"}])
+@pytest.mark.parametrize(
+    "data", [{}, {"yaml": ""}, {"yaml": None}, [], {"yaml": "a: [unclosed"}, {"yaml": "- a\n"}]
+)
 def test_a_configuration_that_is_not_shown(state: Any, data: Any) -> None:
     assert state(status__config=_ok(data))[0].external_labels() is None
 
@@ -103,3 +108,23 @@ def test_a_store_that_shows_nothing_and_one_that_is_gone(state: Any, unused_url:
 def unused_url() -> str:
     """Nobody listens on port 1."""
     return "http://127.0.0.1:1"
+
+
+@pytest.mark.server
+def test_another_store_takes_every_query_of_ours_and_tells_less(
+    victoria_url: str, stored_bundles: Any
+) -> None:
+    header = json.loads((stored_bundles["kv_cache_exhaustion"] / "bundle.json").read_text("utf-8"))
+    end = header["window"]["to"]
+    checked = check(victoria_url, Window(end - 180.0, end))
+    refused = [
+        (one.what.name, reason.text)
+        for one in checked.sights
+        for reason in one.reasons
+        if reason.kind == "refused"
+    ]
+    assert refused == []
+    seen = {one.what.name for one in checked.of("alert", "sees")}
+    assert {"LLMKVCacheSaturated", "LLMQueueGrowing", "LLMTTFTBudgetBurnFast"} <= seen
+    assert checked.loaded is None
+    assert checked.labels_missing is None
