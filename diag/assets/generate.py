@@ -11,7 +11,7 @@ from pathlib import Path
 
 from diag.assets.incidents import SHIPPED, index_text, members, pack, read_members
 from diag.assets.readme import example_run, filled
-from diag.assets.rules.written import written
+from diag.assets.rules.written import stale_rules
 from diag.assets.runbooks import stale_runbooks
 
 __all__ = ["main", "stale"]
@@ -56,30 +56,12 @@ def _readme(root: Path, *, write: bool) -> list[str]:
     return [path.name]
 
 
-def _rules(root: Path, *, write: bool) -> list[str]:
-    folder = root / "rules"
-    wanted = written()
-    there = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
-    changed = []
-    for name in sorted(wanted.keys() | there):
-        path = folder / name
-        if name in wanted and path.exists() and path.read_text(encoding="utf-8") == wanted[name]:
-            continue
-        changed.append(str(path.relative_to(root)))
-        if write and name in wanted:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(wanted[name], encoding="utf-8")
-        elif write:
-            path.unlink()
-    return changed
-
-
 def stale(root: Path, *, write: bool = False) -> list[str]:
     """The generated files under ``root`` that differ from what they are generated from; with
     ``write``, the files that were rewritten."""
     return [
         *_incidents(root, write=write),
-        *_rules(root, write=write),
+        *stale_rules(root, write=write),
         *stale_runbooks(root, write=write),
         *_readme(root, write=write),
     ]

@@ -12,7 +12,7 @@ from typing import Any
 from diag.assets.rules.links import DEFAULT_LINKS, Links
 from diag.assets.rules.model import Alert, Needs, Recording, RuleFile, duration
 
-__all__ = ["GENERATED", "dumped", "file_text", "group", "needs_text", "readable", "rule"]
+__all__ = ["GENERATED", "dumped", "file_text", "group", "needs_text", "readable", "rule", "rule_text"]
 
 _WIDE = 110
 _EXTERNAL = (
