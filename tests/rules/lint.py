@@ -21,10 +21,10 @@ SEVERITIES = ("critical", "warning", "info", "none")
 ANNOTATIONS = frozenset(
     {"summary", "description", "runbook_url", "dashboard_url", "triage_url", "triage_command"}
 )
-_COUNTING = ("rate", "increase", "irate", "resets", "changes")
+_COUNTING = ("rate", "increase", "irate", "resets")
 _COUNTER = re.compile(r"(_total|_count|_sum|_bucket)$")
-# Counters by nature, called _total by nobody's rule: DCGM's and nvidia-smi's, and these gauges' ends.
-_NO_COUNTER = re.compile(r"^(DCGM_|nvidia_smi_remapped)")
+# Gauges that end like counters; the last is a histogram of sessions as they are now.
+_NO_COUNTER = re.compile(r"^(DCGM_|nvidia_smi_remapped|llmdiag_active_session_)")
 # Counters whose own name doesn't say so.
 _UNTYPED = ("DCGM_", "nvidia_smi_", "node_vmstat_", "node_netstat_")
 _NAME = re.compile(r"(LLM|GPU|IB|KV)([A-Z][A-Za-z0-9]*)")

@@ -13,14 +13,10 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import yaml
 
 from tests.rules.mutation import Mutant, mutants
-from tests.rules.promtool import run_tests
-from tests.rules.replay import metric_names
-from tests.rules.rulefiles import CHECKOUT, Rule, alerts, recordings, written
+from tests.rules.rulefiles import CHECKOUT, Rule, alerts
+from tests.rules.trimmed import checks_of, read_by, run_trimmed
 
 __all__ = ["Outcome", "explained", "hunt", "main"]
 
@@ -53,37 +49,19 @@ def hunt(rule: Rule, *, jobs: int = 2) -> list[Outcome]:
     Raises AssertionError when they fail on the unbroken rule, or when there are none."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        tests = _tests_of(rule.alert)
+        tests, read = checks_of(rule.alert), read_by(rule)
         assert tests, f"{rule.alert} has no test"
-        assert not _noticed(folder, 0, rule, tests), f"the tests of {rule.alert} fail on the rule itself"
-        found = mutants(rule)
+        assert not run_trimmed([*read, rule], tests, folder), (
+            f"the tests of {rule.alert} fail on the rule itself"
+        )
+        found = [(mutant, [*read, mutant.rule]) for mutant in mutants(rule)]
+
+        def killed(number: int) -> bool:
+            return bool(run_trimmed(found[number][1], tests, folder, f"{number}"))
+
         with ThreadPoolExecutor(jobs) as pool:
-            killed = pool.map(lambda at: _noticed(folder, at[0], at[1].rule, tests), enumerate(found, 1))
-            return [Outcome(mutant, dead) for mutant, dead in zip(found, killed, strict=True)]
-
-
-def _noticed(folder: Path, number: int, rule: Rule, tests: Sequence[dict[str, Any]]) -> bool:
-    rules, test = folder / f"{number}.yml", folder / f"{number}.test.yml"
-    rules.write_text(written([*_read_by(rule), rule], interval="1m"))
-    test.write_text(
-        yaml.safe_dump({"rule_files": [rules.name], "evaluation_interval": "1m", "tests": list(tests)})
-    )
-    return bool(run_tests(test))
-
-
-def _read_by(rule: Rule) -> list[Rule]:
-    names = metric_names(rule.expr)
-    return [one for one in recordings() if one.record in names]
-
-
-def _tests_of(alert: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
-    for file in sorted(_HERE.glob("*.test.yml")):
-        for test in yaml.safe_load(file.read_text(encoding="utf-8"))["tests"]:
-            checks = [one for one in test.get("alert_rule_test") or () if one["alertname"] == alert]
-            if checks:
-                found.append({**test, "alert_rule_test": checks, "promql_expr_test": []})
-    return found
+            dead = pool.map(killed, range(len(found)))
+            return [Outcome(mutant, one) for (mutant, _), one in zip(found, dead, strict=True)]
 
 
 def _report(outcomes: Sequence[Outcome]) -> int:

@@ -96,7 +96,10 @@ def _instead(tokens: list[_Token], at: int, token: _Token) -> Iterator[tuple[str
         for text in _other_numbers(float(token.text)):
             yield text, f"{token.text} → {text} {_around(tokens, at)}"
     elif token.kind == "string" and token.inside and len(token.text) > 2:
-        yield token.text[:-1] + "x" + token.text[-1], f"{token.text} broken {_around(tokens, at)}"
+        # In brackets, since of "a|b" a letter at the end would only break b.
+        regex = any(one.kind == "matching" for one in tokens[at - 1 : at])
+        inner = f"({token.text[1:-1]})x" if regex else token.text[1:-1] + "x"
+        yield f'"{inner}"', f"{token.text} broken {_around(tokens, at)}"
     elif token.kind == "word" and not token.inside:
         if token.text in _SWAPPED:
             yield _SWAPPED[token.text], f"{token.text} → {_SWAPPED[token.text]}"

@@ -65,9 +65,14 @@ def groups() -> tuple[Group, ...]:
 
 def read(file: Path) -> Iterator[Group]:
     """The groups of one rule file."""
-    for group in yaml.safe_load(file.read_text(encoding="utf-8"))["groups"]:
+    for group in _content(file.read_text(encoding="utf-8"))["groups"]:
         rules = tuple(_rule(file, group["name"], rule) for rule in group["rules"])
         yield Group(file, group["name"], seconds(group.get("interval", "1m")), rules)
+
+
+@cache
+def _content(text: str) -> Any:
+    return yaml.load(text, Loader=yaml.CSafeLoader)
 
 
 def alerts() -> tuple[Rule, ...]:

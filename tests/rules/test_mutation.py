@@ -18,6 +18,7 @@ def _rule(expr: str, *, hold: float = 0.0, keep: float = 0.0) -> Rule:
     ("expr", "wanted"),
     [
         ("a:b > 3", {"a:b < 3", "a:b > 6", "a:b > 1.5", "a:b_renamed > 3"}),
+        ("a{x=~'y|z'} > 0", {"a{x=~'(y|z)x'} > 0"}),
         ("a{x='y'} == 0", {"a{x='y'} != 0", "a{x='y'} == 1", "a{x='yx'} == 0", "a_renamed{x='y'} == 0"}),
         ("a:b > 0 or c:d < 2", {"a:b > 0", "c:d < 2"}),
         ("a:b > 0 and on (i) c:d < 2", {"a:b > 0", "c:d < 2"}),
