@@ -22,7 +22,7 @@ import yaml
 from tests.rules.rulefiles import RULES, alerts, recordings, written
 from tests.rules.servers import binary, free_port, prometheus_on, running, serving
 
-__all__ = ["Chain", "chained"]
+__all__ = ["EXTERNAL", "Chain", "chained", "suppressed"]
 
 EXTERNAL = {"llmdiag_url": "https://diag.test", "grafana_url": "https://grafana.test"}
 
@@ -76,7 +76,9 @@ def chained(
         rules = folder / "rules.yml"
         rules.write_text(_hasty(alert_names))
         config = _scraping(targets, manager, rules)
-        prometheus = stack.enter_context(prometheus_on(folder / "live", config=yaml.safe_dump(config)))
+        # What fires before Alertmanager is discovered is lost, and by default sent again after a minute.
+        again = "--rules.alert.resend-delay=2s"
+        prometheus = stack.enter_context(prometheus_on(folder / "live", again, config=yaml.safe_dump(config)))
         yield Chain(prometheus, manager, received, arrived)
 
 
@@ -113,7 +115,12 @@ def _scraping(targets: Mapping[str, str], manager: str, rules: Path) -> dict[str
 def _alertmanager(folder: Path, hook: str) -> Iterator[str]:
     config = yaml.safe_load((RULES / "alertmanager.yaml").read_text(encoding="utf-8"))
     config["receivers"] = [
-        {"name": one["name"], "webhook_configs": [{"url": f"{hook}/{one['name']}", "send_resolved": True}]}
+        one
+        | (
+            {"webhook_configs": [{"url": f"{hook}/{one['name']}", "send_resolved": True}]}
+            if len(one) > 1
+            else {}
+        )
         for one in config["receivers"]
     ]
     _hurry(config["route"])

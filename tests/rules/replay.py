@@ -71,8 +71,8 @@ def metric_names(expr: str) -> frozenset[str]:
 
 @cache
 def raw_names() -> frozenset[str]:
-    """Every metric that a rule reads and no recording writes."""
-    read = {name for rule in (*alerts(), *recordings()) for name in metric_names(rule.expr)}
+    """Every metric that an alert reads, itself or by way of a recording."""
+    read = {name for rule in (*alerts(), *_used()) for name in metric_names(rule.expr)}
     return frozenset(read - {rule.record for rule in recordings()})
 
 

@@ -54,7 +54,7 @@ def running(command: Sequence[str], url: str, *, log: Path) -> Iterator[str]:
 
 
 @contextmanager
-def prometheus_on(data: Path, *, config: str = "{}\n") -> Iterator[str]:
+def prometheus_on(data: Path, *options: str, config: str = "{}\n") -> Iterator[str]:
     """A Prometheus over the blocks in ``data``; nothing in it is too old."""
     settings = data.parent / f"{data.name}.prometheus.yml"
     settings.write_text(config)
@@ -67,6 +67,7 @@ def prometheus_on(data: Path, *, config: str = "{}\n") -> Iterator[str]:
         f"--web.listen-address=127.0.0.1:{port}",
         "--web.enable-lifecycle",
         "--log.level=warn",
+        *options,
     ]
     with running(command, f"http://127.0.0.1:{port}", log=data.parent / f"{data.name}.log") as url:
         yield url
