@@ -9,7 +9,7 @@ from typing import Any, Literal
 from diag.assets.holdings import Holdings
 from diag.assets.inventory import dashboards
 from diag.assets.queries import Selection, inlined, lacking, parsed, selections, text, unconditional
-from diag.assets.reasons import Reason, absent, reasons, stuck
+from diag.assets.reasons import TRANSIENT, Reason, absent, reasons, stuck
 from diag.assets.rules.catalogue import FILES
 from diag.assets.rules.links import DEFAULT_LINKS
 from diag.assets.rules.model import Alert, Needs, Recording
@@ -42,8 +42,8 @@ class Sight:
     """What was found out about one of them.
 
     ``sees``: it has rows to judge or to show. ``blind``: it has none, though who should deliver them is
-    there. ``waiting``: its input comes with the first event, or what there is does not concern it.
-    ``no_producer``: nobody who could deliver is scraped. A panel sees if one of its queries does."""
+    there. ``waiting``: nothing is wrong, its input comes with the first event, with a feature, or with
+    time. ``no_producer``: nobody who could deliver is scraped. A panel sees if one of its queries does."""
 
     what: Expectation
     state: State
@@ -159,7 +159,7 @@ def _sight(one: Expectation, nodes: dict[str, Any], holdings: Holdings, producer
     kinds = {reason.kind for reason in told}
     if kinds == {"producer_absent"}:
         return Sight(one, "no_producer", told)
-    if kinds <= {"producer_absent", "first_event", "excluded", "filtered"}:
+    if kinds <= TRANSIENT:
         return Sight(one, "waiting", told)
     return Sight(one, "blind", told)
 

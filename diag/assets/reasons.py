@@ -16,11 +16,11 @@ from diag.assets.rules.model import duration
 from diag.engines import engine
 from diag.signals.algebra import Matcher
 
-__all__ = ["Reason", "absent", "reasons", "stuck"]
+__all__ = ["TRANSIENT", "Reason", "absent", "reasons", "stuck"]
 
 Kind = Literal[
-    "producer_absent", "metric_absent", "renamed", "first_event", "label_missing", "value_absent",
-    "bucket_missing", "no_pair", "no_history", "excluded", "filtered", "refused",
+    "producer_absent", "metric_absent", "feature_off", "renamed", "first_event", "label_missing",
+    "value_absent", "bucket_missing", "no_pair", "no_history", "too_young", "excluded", "filtered", "refused",
 ]  # fmt: skip
 
 # These come into being with the first thing they count; until then nothing is wrong.
@@ -31,7 +31,22 @@ _WITH_THE_FIRST_EVENT = (
     "llmdiag_gpu_xid_total",
     "llmdiag_nvml_errors_total",
 )
+# An engine exports these only with a feature that most do without.
+_WITH_A_FEATURE = {
+    "sglang:kv_transfer_": "a KV connector",
+    "sglang:lora_": "LoRA",
+    "sglang:spec_": "speculative decoding",
+    "vllm:lora_": "LoRA",
+    "vllm:mooncake_": "a KV connector",
+    "vllm:nixl_": "a KV connector",
+    "vllm:spec_decode_": "speculative decoding",
+}
 _NAMED_AT_MOST = 8
+
+TRANSIENT: frozenset[Kind] = frozenset(
+    ("feature_off", "first_event", "too_young", "excluded", "filtered", "producer_absent")
+)
+"""Kinds that need nobody's hand: nothing is wrong, or nothing yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +83,11 @@ def _reason(one: Selection, holdings: Holdings, producers: Collection[str]) -> R
         return Reason("renamed", one.name, f"{one.name} is called {' and '.join(alike)} here")
     if one.name in _WITH_THE_FIRST_EVENT:
         return Reason("first_event", one.name, f"{one.name} appears with the first event it counts")
+    feature = next((what for lead, what in _WITH_A_FEATURE.items() if one.name.startswith(lead)), "")
+    if feature:
+        return Reason(
+            "feature_off", one.name, f"it takes {feature} to export {one.name}", known_about(one.name)
+        )
     who = " or ".join(engine(name).title for name in own)
     what = f"{who} here does not export {one.name}" if own else f"no series {one.name or one}"
     return Reason("metric_absent", one.name or str(one), what, known_about(one.name))
@@ -160,7 +180,8 @@ def _no_history(node: Any, holdings: Holdings) -> Reason:
     offset: timedelta | None = getattr(own, "offset", None)
     if offset:
         said = f"nothing of {about} is {duration(round(offset.total_seconds()))} old"
-    elif span:
+        return Reason("too_young", about, said)
+    if span:
         said = f"too few samples of {about} in the last {duration(round(span.total_seconds()))}"
     else:
         said = f"{about} fell silent"

@@ -73,7 +73,7 @@ def _clauses(reasons: Sequence[Reason]) -> Iterator[str]:
     lacking: dict[str, list[Reason]] = {}
     nobody: list[str] = []
     for reason in reasons:
-        if reason.kind == "metric_absent" and reason.text.endswith(f" {reason.about}"):
+        if reason.kind in ("metric_absent", "feature_off") and reason.text.endswith(f" {reason.about}"):
             lacking.setdefault(reason.text.removesuffix(reason.about), []).append(reason)
         elif reason.kind == "producer_absent":
             nobody += reason.about.split("|")

@@ -110,10 +110,11 @@ def test_check_of_a_recording_tells_who_sees(diag: Callable[..., Any], prometheu
     states = {one["name"]: one["state"] for one in data["alerts"]}
     assert states["LLMTTFTBudgetBurnFast"] == states["LLMQueueGrowing"] == "sees"
     assert states["LLMKVCacheSaturated"] == states["LLMWatchdog"] == "sees"
+    assert states["KVTransferFailing"] == "waiting"
     assert states["IBLinkFlapping"] == states["GPUThermalThrottle"] == "no_producer"
     recorded = {one["name"]: one["state"] for one in data["recordings"] if one.get("producer") == "vllm"}
     assert recorded["llm:ttft_seconds_p95"] == "sees"
-    assert recorded["llm:spec_decode_acceptance_ratio"] == "blind"
+    assert recorded["llm:spec_decode_acceptance_ratio"] == "waiting"
     panels = [one["state"] for one in data["panels"] if "Engine" in one["dashboard"]]
     assert panels.count("sees") > len(panels) / 2
     assert data["external_labels_missing"] == ["llmdiag_url", "grafana_url"]

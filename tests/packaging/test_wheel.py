@@ -103,6 +103,12 @@ def test_the_installed_assets_are_exported(installed: Path, tmp_path: Path, chec
             assert (tmp_path / "out" / path).read_bytes() == (checkout / path).read_bytes()
 
 
+def test_the_installed_check_finds_its_libraries(installed: Path, tmp_path: Path) -> None:
+    done = _run(installed / "diag", "assets", "check", "http://127.0.0.1:1", folder=tmp_path)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("diag: cannot reach http://127.0.0.1:1"), done.stderr
+
+
 def test_the_installed_runbook_opens(installed: Path, tmp_path: Path) -> None:
     done = _run(installed / "diag", "explain", "context_growth", folder=tmp_path)
     assert done.returncode == 0, done.stderr
