@@ -17,7 +17,7 @@ from diag.sources.opening import store_address
 from diag.sources.promapi import PARALLEL_CALLS, Api
 from diag.sources.prometheus import PrometheusSource
 
-__all__ = ["Answer", "Holdings", "elsewhere"]
+__all__ = ["Answer", "Holdings", "elsewhere", "is_idle"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class Holdings:
         patterns: list[Selection] = []
         for one in wanted:
             if one.name:
-                used = {matcher.label for matcher in one.matchers if not _is_idle(matcher)}
+                used = {matcher.label for matcher in one.matchers if not is_idle(matcher)}
                 labels.setdefault(one.name, set()).update(used)
             else:
                 patterns.append(one)
@@ -86,7 +86,7 @@ class Holdings:
 
     def shapes(self, one: Selection) -> tuple[Mapping[str, str], ...]:
         """The values that the labels of ``one`` take together on its metric."""
-        used = {matcher.label for matcher in one.matchers if not _is_idle(matcher)}
+        used = {matcher.label for matcher in one.matchers if not is_idle(matcher)}
         if one.name not in self._labels or not used <= set(self._labels[one.name]):
             self.look([one])
         return self._shapes[one.name]
@@ -142,10 +142,10 @@ def elsewhere(url: str, window: Window, access: Access | None) -> tuple[str, ...
     return ()
 
 
-def _is_idle(matcher: Matcher) -> bool:
+def is_idle(matcher: Matcher) -> bool:
     """Whether a matcher lets everything through, as a dashboard's "All" does."""
     return matcher.op == "=~" and matcher.value == ".*"
 
 
 def _fit(matchers: Iterable[Matcher], labels: Mapping[str, str]) -> bool:
-    return all(_is_idle(matcher) or matches(matcher, labels.get(matcher.label, "")) for matcher in matchers)
+    return all(is_idle(matcher) or matches(matcher, labels.get(matcher.label, "")) for matcher in matchers)

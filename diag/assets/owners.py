@@ -9,7 +9,16 @@ from diag.assets.queries import matches
 from diag.engines import ENGINES, Definition, Engine
 from diag.signals.algebra import Matcher, selects, spellings
 
-__all__ = ["PRODUCERS", "SERVING", "kin", "known_about", "owners", "owners_of_pattern", "same_metric"]
+__all__ = [
+    "PRODUCERS",
+    "SERVING",
+    "kin",
+    "known_about",
+    "owners",
+    "owners_of_pattern",
+    "part_of",
+    "same_metric",
+]
 
 PRODUCERS: tuple[str, ...] = tuple(engine.name for engine in ENGINES)
 """The names that ``needs`` may hold."""
@@ -27,6 +36,14 @@ _PREFIXES = {
     "kubernetes": ("container_",),
     "process": ("up", "scrape_", "process_"),
 }
+
+# The parts of diag-exporter by their series; the first that fits. What every part writes is of none.
+_PARTS = (
+    ("gpu", ("llmdiag_gpu_", "llmdiag_nvml_", "llmdiag_engine_numa_", "llmdiag_engine_cpus_")),
+    ("engine", ("llmdiag_engine_", "llmdiag_model_")),
+    ("", ("llmdiag_exporter_", "llmdiag_up", "llmdiag_snapshot_", "llmdiag_collector_")),
+    ("sessions", ("llmdiag_",)),
+)
 
 
 @lru_cache(maxsize=1)
@@ -74,6 +91,11 @@ def owners(name: str) -> tuple[str, ...]:
         if any(name == prefix or (len(prefix) > 2 and name.startswith(prefix)) for prefix in prefixes):
             return (producer,)
     return tuple(_signals().get(name, {}))
+
+
+def part_of(name: str) -> str:
+    """The part of diag-exporter that writes ``name`` (gpu, engine, sessions); empty for anything else."""
+    return next((part for part, leads in _PARTS if name.startswith(leads)), "")
 
 
 def owners_of_pattern(matchers: Iterable[Matcher]) -> tuple[str, ...]:

@@ -9,8 +9,8 @@ from typing import Any, Literal
 
 import promql_parser as promql
 
-from diag.assets.holdings import Holdings
-from diag.assets.owners import kin, known_about, owners, owners_of_pattern, same_metric
+from diag.assets.holdings import Holdings, is_idle
+from diag.assets.owners import kin, known_about, owners, owners_of_pattern, part_of, same_metric
 from diag.assets.queries import Selection, selections, text, unconditional
 from diag.assets.rules.model import duration
 from diag.engines import engine
@@ -30,11 +30,18 @@ _WITH_THE_FIRST_EVENT = (
     "llmdiag_gpu_xid_last_timestamp_seconds",
     "llmdiag_gpu_xid_total",
     "llmdiag_nvml_errors_total",
+    "sglang:http_responses_total",
+    "sglang:num_retracted_requests_total",
 )
 # An engine exports these only with a feature that most do without.
 _WITH_A_FEATURE = {
     "sglang:kv_transfer_": "a KV connector",
     "sglang:lora_": "LoRA",
+    "sglang:num_bootstrap_failed_": "a KV connector",
+    "sglang:num_decode_prealloc_": "a KV connector",
+    "sglang:num_decode_transfer_": "a KV connector",
+    "sglang:num_prefill_retries_": "a KV connector",
+    "sglang:num_transfer_failed_": "a KV connector",
     "sglang:spec_": "speculative decoding",
     "vllm:lora_": "LoRA",
     "vllm:mooncake_": "a KV connector",
@@ -51,7 +58,8 @@ TRANSIENT: frozenset[Kind] = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """One reason. ``text`` is a clause for an operator; ``about`` the metric or producer it is about;
+    """One reason. ``text`` is a clause for an operator; ``about`` the metric or producer it is about
+    (``a|b``: either; ``llmdiag sessions``: a part of it);
     ``note`` what else is known, as the first release that has it."""
 
     kind: Kind
@@ -77,6 +85,9 @@ def _reason(one: Selection, holdings: Holdings, producers: Collection[str]) -> R
     own = owners(one.name) if one.name else owners_of_pattern(one.matchers)
     if own and not set(own) & set(producers):
         return absent(own)
+    part = part_of(one.name)
+    if part and not any(part_of(name) == part for name in holdings.listed):
+        return Reason("producer_absent", f"{own[0]} {part}", f"no {engine(own[0]).title} {part} is scraped")
     candidates = kin(one.name, holdings.listed) if one.name else ()
     alike = [name for name in candidates if holdings.there(Selection(name))]
     if alike:
@@ -101,6 +112,7 @@ def absent(producers: Sequence[str]) -> Reason:
 
 def _unmatched(one: Selection, holdings: Holdings) -> Reason:
     """The metric is there, but none of its series fits."""
+    one = Selection(one.name, tuple(matcher for matcher in one.matchers if not is_idle(matcher)))
     if one.name in _WITH_THE_FIRST_EVENT:
         return Reason("first_event", one.name, f"{one} appears with the first event it counts")
     for matcher in one.matchers:

@@ -87,7 +87,7 @@ def _clauses(reasons: Sequence[Reason]) -> Iterator[str]:
     if any(reason.kind != "producer_absent" for reason in reasons):
         nobody = [name for name in nobody if name not in SERVING]
     if nobody:
-        yield f"no {needs_text(('|'.join(dict.fromkeys(nobody)),))} is scraped"
+        yield f"no {_titles('|'.join(dict.fromkeys(nobody)))} is scraped"
 
 
 def _name(one: Expectation) -> str:
@@ -141,12 +141,18 @@ def _absent(checked: Checked) -> Iterator[tuple[str, str]]:
         lacking = tuple(reason.about for reason in one.reasons)
         # What the store writes itself is missing only together with the target that it is about.
         named = tuple(entry for entry in lacking if entry != "process") or lacking
-        grouped.setdefault(needs_text(named), []).append(one)
+        grouped.setdefault(", and ".join(_titles(entry) for entry in named), []).append(one)
     for names, sights in grouped.items():
         alerts = [one.what.name for one in sights if one.what.kind == "alert"]
         count = len(sights) - len(alerts)
         parts = [_some(alerts) if alerts else "", f"{count} recording{'s' * (count != 1)}" if count else ""]
         yield f"no {names}", ", ".join(filter(None, parts))
+
+
+def _titles(about: str) -> str:
+    """``llmdiag sessions|dcgm`` -> ``diag-exporter sessions or dcgm-exporter``."""
+    named = (entry.partition(" ") for entry in about.split("|"))
+    return " or ".join(f"{needs_text((name,))}{space}{part}" for name, space, part in named)
 
 
 def _some(names: Sequence[str]) -> str:

@@ -97,6 +97,12 @@ def test_one_reason_for_all_spellings_of_a_metric(odd: Any) -> None:
     assert [reason.about for reason in found.reasons] == ["vllm:prefix_cache_hits_total"]
 
 
+def test_a_dashboards_all_is_no_condition_and_not_told(odd: Any) -> None:
+    found = _one(odd, 'up{job="gone",instance=~".*"}', "panel")
+    assert found.reasons[0].text == 'up has no job="gone", only "dcgm", "vllm"'
+    assert _one(odd, 'up{cluster=~".*",job="vllm"}', "panel").state == "sees"
+
+
 def test_needs_that_are_not_met_come_first(odd: Any) -> None:
     found = _one(odd, "absent(up)", needs=("llmdiag", "vllm|sglang"))
     assert found.state == "no_producer"

@@ -11,7 +11,7 @@ import pytest
 
 from diag.assets.export import MEMORY, export
 from diag.assets.inventory import KINDS, Asset, Choice, inventory
-from diag.assets.owners import PRODUCERS, kin, owners, owners_of_pattern, same_metric
+from diag.assets.owners import PRODUCERS, kin, owners, owners_of_pattern, part_of, same_metric
 from diag.assets.rules.catalogue import FILES
 from diag.assets.rules.kubernetes import prometheus_rule_path
 from diag.assets.shipped import FOLDERS, File, read_text, shipped_files
@@ -245,3 +245,34 @@ def test_who_exports_names_of_a_pattern() -> None:
 def test_other_spellings(wanted: str, present: str, found: bool) -> None:
     assert kin(wanted, frozenset({present, "other"})) == ((present,) if found else ())
     assert same_metric(wanted, present) is (found and not present.startswith("prod_"))
+
+
+@pytest.mark.parametrize(
+    ("name", "part"),
+    [
+        ("llmdiag_gpu_up", "gpu"),
+        ("llmdiag_engine_numa_match", "gpu"),
+        ("llmdiag_engine_up", "engine"),
+        ("llmdiag_active_sessions", "sessions"),
+        ("llmdiag_up", ""),
+        ("vllm:num_requests_running", ""),
+    ],
+)
+def test_which_part_of_our_exporter_writes_it(name: str, part: str) -> None:
+    assert part_of(name) == part
+
+
+def test_every_series_of_our_exporter_is_written_by_the_part_that_its_page_names(checkout: Path) -> None:
+    page = (checkout / "docs" / "exporter.md").read_text("utf-8")
+    parts: dict[str, set[str]] = {}
+    for heading, body in re.findall(r"^### (.+?)\n(.*?)(?=^##|\Z)", page, re.MULTILINE | re.DOTALL):
+        parts[heading] = {part_of(name) for name in re.findall(r"^\| `(llmdiag_\w+)`", body, re.MULTILINE)}
+    assert parts == {
+        "The exporter itself": {""},
+        "GPUs": {"gpu"},
+        "Engines": {"engine"},
+        "Engine logs": {"engine"},
+        "Sessions": {"sessions"},
+        "Feeds": {"sessions"},
+        "Proxy": {"sessions"},
+    }
