@@ -121,6 +121,9 @@ def _style(made: Any, panel: Panel) -> None:
     made.thresholds_style(common.GraphThresholdsStyleConfig().mode(shown))
     made.line_width(1).fill_opacity(40 if panel.stacked else 8).span_nulls(False)
     made.show_points(words.VisibilityMode.NEVER)
+    if panel.dashed:
+        style = model.DynamicConfigValue(id_val="custom.lineStyle", value={"fill": "dash", "dash": [6, 4]})
+        made.override_by_regexp(f"/ {panel.dashed}$/", [style])
     if panel.stacked:
         made.stacking(common.StackingConfig().mode(words.StackingMode.NORMAL).group("A"))
 

@@ -46,7 +46,8 @@ class Panel:
 
     ``runbooks`` are ids of hypotheses or symptoms; ``alerts`` the alerts whose input it shows;
     ``drill`` the board a series leads to, its ``label`` becoming that board's variable ``variable``
-    (empty: the board as it is).
+    (empty: the board as it is). Series whose name ends in ``dashed`` are drawn so, where a panel shows two
+    statistics of each instance.
     """
 
     title: str
@@ -66,6 +67,7 @@ class Panel:
     maximum: float | None = None
     stacked: bool = False
     states: tuple[State, ...] = ()
+    dashed: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,8 @@ from diag.assets.rules import thresholds as t
 from diag.signals.algebra import spellings
 
 __all__ = [
+    "NO_SGLANG_ERRORS",
+    "NO_SGLANG_TRANSFERS",
     "UP_STATES",
     "computed_tokens",
     "e2e",
@@ -31,6 +33,10 @@ __all__ = [
     "waiting",
 ]
 
+NO_SGLANG_TRANSFERS = {"sglang": "the simulated SGLang service moves no KV between engines"}
+NO_SGLANG_ERRORS = {"sglang": "SGLang's counters of errors and aborts appear with the first of them"}
+"""Why a query finds nothing in the incidents at hand, for boards that ask the same."""
+
 UP_STATES = (State(0.0, "down", "red"), State(1.0, "up", "green"))
 
 
@@ -42,9 +48,10 @@ def ttft(width: int = 8) -> Panel:
         "that some requests are hit, not all.",
         "s",
         (*of("ttft_seconds_p95", "p95"), *of("ttft_seconds_p50", "p50")),
+        dashed="p50",
         width=width,
-        runbooks=("slow_first_token", "context_growth", "load_burst"),
-        limits=(line("LLMTTFTBudgetBurnFast", t.TTFT_BOUND),),
+        runbooks=("slow_first_token", "context_growth", "load_burst", "head_of_line_blocking"),
+        limits=(line("LLMTTFTBudgetBurnFast", t.TTFT_BOUND), line("LLMHeadOfLineBlocking", t.TTFT_TAIL)),
         drill="engine",
     )
 
@@ -89,8 +96,9 @@ def inter_token(width: int = 8) -> Panel:
         "moves when prompts are long points to prefill in the same step.",
         "s",
         (*of("inter_token_seconds_p99", "p99"), *of("inter_token_seconds_mean", "mean")),
+        dashed="mean",
         width=width,
-        runbooks=("slow_tokens", "prefill_interference", "thermal_throttle"),
+        runbooks=("slow_tokens", "prefill_interference", "thermal_throttle", "slow_gpu"),
         limits=(line("LLMInterTokenSlow", t.INTER_TOKEN_BOUND),),
         drill="engine",
     )
@@ -104,6 +112,7 @@ def e2e(width: int = 8) -> Panel:
         "end: look at waiting and running beside it.",
         "s",
         (*of("e2e_seconds_p95", "p95"), *of("e2e_seconds_mean", "mean")),
+        dashed="mean",
         width=width,
         runbooks=("slow_tokens", "long_outputs"),
         drill="engine",
@@ -119,9 +128,9 @@ def waiting(width: int = 8) -> Panel:
         "short",
         of("waiting_requests"),
         width=width,
-        runbooks=("queue_growing", "load_burst", "sequence_limit"),
+        runbooks=("queue_growing", "load_burst", "routing_hotspot", "oversized_request"),
         alerts=("LLMQueueStandstill",),
-        limits=(line("LLMQueueGrowing", t.QUEUE_LONG),),
+        limits=(line("LLMQueueGrowing", t.QUEUE_LONG), line("LLMRoutingHotspot", t.QUEUE_LONG)),
         drill="engine",
     )
 
@@ -135,7 +144,7 @@ def running(width: int = 8) -> Panel:
         "short",
         of("running_requests"),
         width=width,
-        runbooks=("sequence_limit", "standstill"),
+        runbooks=("sequence_limit", "standstill", "routing_hotspot"),
         alerts=("LLMEngineStalled",),
         drill="engine",
     )
@@ -213,8 +222,9 @@ def computed_tokens(width: int = 8) -> Panel:
             *of("prompt_tokens_per_second", "served"),
             *of("computed_prompt_tokens_per_second", "computed"),
         ),
+        dashed="computed",
         width=width,
-        runbooks=("prefix_cache_off", "prefix_cache_broken", "load_burst"),
+        runbooks=("prefix_cache_off", "prefix_cache_broken", "context_growth"),
         alerts=("LLMPrefixCachingDisabled",),
         drill="cache",
     )
@@ -231,6 +241,7 @@ def prompt_lengths(width: int = 8) -> Panel:
             *of("prompt_tokens_per_request_p99", "p99"),
             *of("prompt_tokens_per_request_mean", "mean"),
         ),
+        dashed="mean",
         width=width,
         runbooks=("context_growth", "head_of_line_blocking"),
         limits=(line("LLMPromptLengthGrowing", t.PROMPTS_LONG),),
@@ -261,7 +272,7 @@ def thermal(width: int = 8) -> Panel:
         of("gpu_thermal_throttle_ratio"),
         width=width,
         maximum=1.0,
-        runbooks=("thermal_throttle",),
+        runbooks=("thermal_throttle", "power_cap"),
         limits=(line("GPUThermalThrottle", t.THERMAL_SHARE),),
         drill="gpu",
         variable="host",
@@ -314,7 +325,7 @@ def kv_failures(width: int = 8) -> Panel:
         "Failed or expired transfers a second. A request whose KV does not come is computed again or fails: "
         "prefill and queue follow.",
         "reqps",
-        of("kv_transfer_failures_per_second"),
+        of("kv_transfer_failures_per_second", absent=NO_SGLANG_TRANSFERS),
         width=width,
         runbooks=("kv_transfer_failure", "fabric_flap"),
         limits=(line("KVTransferFailing", t.KV_TRANSFER_FAILURES),),

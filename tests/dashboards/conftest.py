@@ -18,7 +18,7 @@ from dashboards.src.pictures.store import holding
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 # Recorded and simulated, every producer of metrics that a board reads.
-HELD = ("load_burst", "context_growth", "fabric_flap", "sglang", "dcgm", "nvidia_smi")
+HELD = ("load_burst", "kv_cache_exhaustion", "fabric_flap", "sglang", "dcgm", "nvidia_smi")
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,6 @@ def held(tmp_path_factory: pytest.TempPathFactory, committed: dict[str, dict[str
     panels = [panel for board in committed.values() for panel in board["panels"]]
     targets = [target for panel in panels for target in panel.get("targets", ())]
     wanted = frozenset(name for target in targets for name in metric_names(target["expr"]))
-    stages = tuple(staged(CHECKOUT, HELD, wanted))
+    stages = tuple(staged(CHECKOUT, HELD, wanted, instances=2))
     with holding(stages, tmp_path_factory.mktemp("boards")) as url:
         yield Held(url, stages)

@@ -42,7 +42,9 @@ def _head(board: Model) -> Iterator[str]:
         yield f"{name}: has a numeric id"
     if "llm-diag" not in board["tags"] or not board["description"].endswith("."):
         yield f"{name}: tag or description is missing"
-    if not any(link["type"] == "dashboards" and link["keepTime"] and link["includeVars"] for link in board["links"]):
+    if not any(
+        link["type"] == "dashboards" and link["keepTime"] and link["includeVars"] for link in board["links"]
+    ):
         yield f"{name}: no menu that keeps time and variables"
     variables = {variable["name"]: variable for variable in board["templating"]["list"]}
     if tuple(variables)[: len(_VARIABLES)] != _VARIABLES:
@@ -123,8 +125,7 @@ def _layout(board: Model) -> Iterator[str]:
         if at["x"] < 0 or at["w"] <= 0 or at["h"] <= 0 or at["x"] + at["w"] > _COLUMNS:
             yield f"{board['uid']}: {title!r} leaves the grid"
     for (first, a), (second, b) in combinations(places, 2):
-        apart = (
-            a["x"] + a["w"] <= b["x"] or b["x"] + b["w"] <= a["x"] or a["y"] + a["h"] <= b["y"] or b["y"] + b["h"] <= a["y"]
-        )  # fmt: skip
-        if not apart:
+        beside = a["x"] + a["w"] <= b["x"] or b["x"] + b["w"] <= a["x"]
+        above = a["y"] + a["h"] <= b["y"] or b["y"] + b["h"] <= a["y"]
+        if not (beside or above):
             yield f"{board['uid']}: {first!r} and {second!r} overlap"

@@ -24,6 +24,8 @@ Model = dict[str, Any]
 CAPTURES = sorted((CHECKOUT / "tests" / "captures").glob("*"))
 # The store's own, written by rules and by the webhook; absent from every page.
 WRITTEN_BY_STORE = {"ALERTS", "up", "llmdiag_triage_finding"}
+# Read in Mooncake's sources; the recorded page is a client's view and shows three gauges alone.
+READ_IN_SOURCES = {"master_total_capacity_bytes"}
 
 
 def _vocabulary() -> set[str]:
@@ -46,11 +48,16 @@ def _vocabulary() -> set[str]:
     for name in [name for name in known if name.startswith(("vllm:", "sglang:"))]:
         known |= {*spellings(name), f"{name}_bucket", f"{name}_sum", f"{name}_count"}
         known |= {spelt for end in ("_bucket", "_sum", "_count") for spelt in spellings(name + end)}
-    return known | WRITTEN_BY_STORE
+    return known | WRITTEN_BY_STORE | READ_IN_SOURCES
 
 
 def _queries() -> list[tuple[str, str, Query]]:
-    return [(board.uid, panel.title, query) for board in BOARDS for panel in board.panels for query in panel.queries]
+    return [
+        (board.uid, panel.title, query)
+        for board in BOARDS
+        for panel in board.panels
+        for query in panel.queries
+    ]
 
 
 def test_each_is_promql_of_known_metrics() -> None:
@@ -64,7 +71,8 @@ def test_each_is_promql_of_known_metrics() -> None:
 
 def test_a_renamed_metric_and_a_broken_query_would_be_noticed() -> None:
     known = _vocabulary()
-    assert "vllm:num_preemptions" not in known - {"vllm:num_preemptions"}
+    assert "vllm:num_preemptions_total" in known
+    assert "vllm:num_preemptions_totals" not in known
     assert "vllm:kv_cache_usage_percent" not in known
     with pytest.raises(DiagError, match="no PromQL"):
         parsed(filled('sum by (instance (rate(up{cluster=~"$cluster"}[$__rate_interval]))'))
@@ -84,12 +92,12 @@ def test_each_query_has_rows_on_some_incident_or_says_why_not(held: Held) -> Non
     empty = []
     for (uid, title, query), target in zip(_queries(), targets, strict=True):
         assert target["expr"] == query.expr
-        filled_somewhere = any(_has_rows(held.url, target, stage.span(40)) for stage in held.stages)
+        filled_somewhere = any(_has_rows(held.url, target, stage.span(120)) for stage in held.stages)
         if not filled_somewhere and not query.absent:
             empty.append(f"{uid}: {title!r} ({query.producer}): no rows")
         if filled_somewhere and query.absent:
             empty.append(f"{uid}: {title!r} ({query.producer}) has rows, though {query.absent!r}")
-    assert empty == []
+    assert not empty, "\n".join(empty)
 
 
 def _targets() -> list[Model]:
@@ -107,14 +115,16 @@ def _has_rows(url: str, target: Model, span: Any) -> bool:
 @pytest.mark.server
 def test_marks_and_variables_are_answered(held: Held, committed: dict[str, Model]) -> None:
     board = committed["llmdiag-incident"]
-    stage = next(one for one in held.stages if one.stage.name == "context_growth")
+    stage = next(one for one in held.stages if one.stage.name == "fabric_flap")
     for mark in board["annotations"]["list"]:
         if "expr" in mark:
             asked = {"query": filled(mark["expr"]), "time": f"{stage.end}"}
             assert requests.get(f"{held.url}/api/v1/query", asked, timeout=10).json()["status"] == "success"
     offered = {}
     for variable in board["templating"]["list"]:
-        found = re.fullmatch(r"label_values\((.+), (\w+)\)", variable.get("query", "") if variable["type"] == "query" else "")
+        found = re.fullmatch(
+            r"label_values\((.+), (\w+)\)", variable.get("query", "") if variable["type"] == "query" else ""
+        )
         if found:
             where = {"match[]": filled(found[1]), "start": f"{stage.start}", "end": f"{stage.end}"}
             answer = requests.get(f"{held.url}/api/v1/label/{found[2]}/values", where, timeout=10).json()
@@ -130,8 +140,10 @@ def test_marks_and_variables_are_answered(held: Held, committed: dict[str, Model
 
 @pytest.mark.server
 def test_one_instance_can_be_chosen(held: Held, committed: dict[str, Model]) -> None:
-    stage = next(one for one in held.stages if one.stage.name == "context_growth")
-    panel = next(one for one in committed["llmdiag-engine"]["panels"] if one["title"] == "Time to first token")
+    stage = next(one for one in held.stages if one.stage.name == "fabric_flap")
+    panel = next(
+        one for one in committed["llmdiag-engine"]["panels"] if one["title"] == "Time to first token"
+    )
     expr = filled(panel["targets"][0]["expr"], "120s", {"instance": "vllm-1:8000"})
     asked = {"query": expr, "time": f"{stage.end}"}
     rows = requests.get(f"{held.url}/api/v1/query", asked, timeout=10).json()["data"]["result"]
@@ -152,4 +164,8 @@ def test_provisioning_names_the_folder_and_lets_nobody_edit() -> None:
     assert (boards["apiVersion"], provider["type"], provider["allowUiUpdates"]) == (1, "file", False)
     sources = yaml.safe_load((folder / "datasources" / "llmdiag.yaml").read_text(encoding="utf-8"))
     (source,) = sources["datasources"]
-    assert (source["type"], source["access"], source["jsonData"]["timeInterval"]) == ("prometheus", "proxy", "15s")
+    assert (source["type"], source["access"], source["jsonData"]["timeInterval"]) == (
+        "prometheus",
+        "proxy",
+        "15s",
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dashboards.src import shared
 from dashboards.src.limits import line
 from dashboards.src.model import Board, Panel, Query, Row
-from dashboards.src.queries import PROXIED, expression, of, raw
+from dashboards.src.queries import PROXIED, WINDOW, expression, of, raw
 from diag.assets.rules import thresholds as t
 from diag.engines import engine
 
@@ -18,9 +18,8 @@ def _share(over: str, under: str) -> tuple[Query, ...]:
             f"({expression(over, engine(name))}) / (({expression(under, engine(name))}) > 0)",
             "{{instance}}",
             name,
-            absent=absent,
         )
-        for name, absent in (("vllm", ""), ("sglang", "SGLang's counter appears with its first retraction"))
+        for name in ("vllm", "sglang")
     )
 
 
@@ -90,13 +89,9 @@ _BEFORE = Panel(
     "routing, restarts or a full pool.",
     "percentunit",
     tuple(
-        Query(
-            f"({expression('prefix_cache_hit_ratio', engine(name))}) - "
-            f"({expression('prefix_cache_hit_ratio', engine(name)).replace('[$__rate_interval]', '[$__rate_interval] offset 1h')})",
-            "{{instance}}",
-            name,
-        )
-        for name in ("vllm", "sglang")
+        Query(f"({text}) - ({text.replace(f'[{WINDOW}]', f'[{WINDOW}] offset 1h')})", "{{instance}}", name, "", absent)
+        for name, absent in (("vllm", ""), ("sglang", "the SGLang incident lasts less than an hour"))
+        for text in (expression("prefix_cache_hit_ratio", engine(name)),)
     ),
     runbooks=("prefix_cache_broken", "prefix_cache_scattered"),
     alerts=("LLMPrefixCacheHitCollapse",),

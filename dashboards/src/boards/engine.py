@@ -75,6 +75,7 @@ _ARRIVALS = Panel(
     "requests pile up, or clients leave.",
     "reqps",
     (*of("first_tokens_per_second", "first tokens"), *of("finished_requests_per_second", "finished")),
+    dashed="finished",
     runbooks=("load_burst", "abandoned_requests"),
     drill="engine",
 )
@@ -93,7 +94,7 @@ _TOKENS = Panel(
     "machine.",
     "count:tok/s",
     of("generation_tokens_per_second"),
-    runbooks=("standstill", "slow_gpu", "cuda_graph_gap"),
+    runbooks=("standstill", "engine_stall", "slow_gpu"),
     alerts=("LLMEngineStalled",),
     drill="gpu",
 )
@@ -120,8 +121,7 @@ _DRAFTS = Panel(
     of(
         "spec_decode_acceptance_ratio",
         absent={
-            "vllm": "no incident at hand runs with speculative decoding",
-            "sglang": "no incident at hand runs with speculative decoding",
+            "sglang": "no SGLang incident at hand runs with speculative decoding",
         },
     ),
     maximum=1.0,
@@ -133,8 +133,8 @@ _EAGER = Panel(
     "SGLang alone counts both: the share of decode passes run eagerly, and requests whose grammar is not ready.",
     "short",
     (
-        *of("eager_decode_ratio", "eager", {"sglang": "the recorded and simulated SGLang pages are older"}),
-        *of("grammar_queue_requests", "grammars", {"sglang": "the recorded and simulated pages carry none"}),
+        *of("eager_decode_ratio", "eager"),
+        *of("grammar_queue_requests", "grammars"),
     ),
     runbooks=("cuda_graph_gap", "grammar_stall"),
     drill="engine",
@@ -173,7 +173,11 @@ _HTTP = Panel(
     "HTTP 5xx answers and requests the engine itself counted as aborted or failed. vLLM V1 counts no client that "
     "leaves.",
     "reqps",
-    (*of("http_errors_per_second", "5xx"), *of("aborted_requests_per_second", "aborted")),
+    (
+        *of("http_errors_per_second", "5xx", shared.NO_SGLANG_ERRORS),
+        *of("aborted_requests_per_second", "aborted", shared.NO_SGLANG_ERRORS),
+    ),
+    dashed="aborted",
     runbooks=("failing_requests", "aborted_requests"),
     limits=(line("LLMRequestErrorsHigh", t.ERRORS_FLOOR),),
     drill="tenants",

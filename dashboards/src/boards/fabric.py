@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dashboards.src import shared
-from dashboards.src.limits import line
+from dashboards.src.boards.machine import RETRANSMITS
 from dashboards.src.model import Board, Panel, Row, State
 from dashboards.src.queries import HOST, of, raw
-from diag.assets.rules import thresholds as t
 
 __all__ = ["FABRIC"]
 
@@ -17,8 +16,6 @@ _IB_STATES = (
     State(3.0, "armed", "yellow"),
     State(4.0, "active", "green"),
 )
-_NO_SGLANG = {"sglang": "the simulated SGLang service moves no KV between engines"}
-
 _PORTS = Panel(
     "State of the InfiniBand ports",
     "The worst state in the window by port. Down and up again within a scrape shows in the count beside, not here.",
@@ -81,7 +78,7 @@ _TRANSFERS = Panel(
     "KV transfers",
     "Transfers that came to an end, a second.",
     "reqps",
-    of("kv_transfers_per_second", absent=_NO_SGLANG),
+    of("kv_transfers_per_second", absent=shared.NO_SGLANG_TRANSFERS),
     runbooks=("kv_transfer_failure",),
     drill="fabric",
 )
@@ -89,7 +86,7 @@ _SECONDS = Panel(
     "Time of a KV transfer",
     "Mean. Slow and whole is congestion; slow and failing is a path that is lost.",
     "s",
-    of("kv_transfer_seconds_mean", absent=_NO_SGLANG),
+    of("kv_transfer_seconds_mean", absent=shared.NO_SGLANG_TRANSFERS),
     runbooks=("kv_transfer_failure", "fabric_flap"),
     drill="fabric",
 )
@@ -97,13 +94,13 @@ _RETRIES = Panel(
     "Requests begun anew",
     "After a failed transfer, a second. SGLang alone counts them.",
     "reqps",
-    of("kv_transfer_retries_per_second", absent=_NO_SGLANG),
+    of("kv_transfer_retries_per_second", absent=shared.NO_SGLANG_TRANSFERS),
     runbooks=("kv_transfer_failure",),
     drill="fabric",
 )
 _STORE = Panel(
     "Shared KV in the store",
-    "Bytes held by Mooncake's master and clients that are registered with it. A client that came back empty while "
+    "Bytes that Mooncake's master believes to be held, and its capacity. A client that came back empty while "
     "the bytes stay is believed to hold what it has lost.",
     "bytes",
     (
@@ -111,17 +108,6 @@ _STORE = Panel(
         raw('master_total_capacity_bytes{cluster=~"$cluster"}', "{{instance}} capacity", "mooncake"),
     ),
     runbooks=("stale_cache_peer",),
-    drill="fabric",
-    variable="host",
-)
-_RETRANSMITS = Panel(
-    "TCP segments sent again",
-    "Share of those sent. It says nothing of RDMA traffic, and much of the way between gateway and engine.",
-    "percentunit",
-    of("node_tcp_retransmit_ratio"),
-    width=12,
-    runbooks=("network_latency",),
-    limits=(line("LLMHostRetransmits", t.RETRANSMITTED),),
     drill="fabric",
     variable="host",
 )
@@ -147,6 +133,6 @@ FABRIC = Board(
             ("kv_transfer_failure", "stale_cache_peer"),
             (shared.kv_failures(), _TRANSFERS, _SECONDS, shared.lookup_misses(), _RETRIES, _STORE),
         ),
-        Row("Wires", ("network_latency",), (_RETRANSMITS, _DROPS)),
+        Row("Wires", ("network_latency",), (RETRANSMITS, _DROPS)),
     ),
 )

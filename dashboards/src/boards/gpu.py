@@ -17,7 +17,10 @@ _EXPORTERS = (("llmdiag", _GPU), ("dcgm", _GPU), ("nvidia_gpu_exporter", "{{inst
 _OPTIONAL_DCGM = {
     "dcgm": "the simulated dcgm-exporter runs with its default fields, which leave this one out"
 }
-_XIDS = {"nvidia_gpu_exporter": "its NVML back end alone counts Xids"}
+_XIDS = {
+    "nvidia_gpu_exporter": "its NVML back end alone counts Xids",
+    "dcgm": "the count of Xids is none of dcgm-exporter's default fields",
+}
 
 
 def _gpu(title: str, text: str, unit: str, name: str, **more: object) -> Panel:
@@ -37,13 +40,12 @@ _CLOCK = Panel(
             legend,
             name,
             "30s",
-            _OPTIONAL_DCGM.get(name, ""),
         )
         for name, legend in _EXPORTERS
     ),
     maximum=1.0,
     runbooks=("thermal_throttle", "power_cap", "slow_gpu"),
-    limits=(line("GPUPowerCapped", t.CLOCK_CAPPED),),
+    limits=(line("GPUClockLow", t.CLOCK_CAPPED), line("GPUPowerCapped", t.CLOCK_CAPPED)),
     drill="gpu",
     variable="host",
 )
@@ -55,7 +57,6 @@ _CAPPED = _gpu(
     maximum=1.0,
     runbooks=("power_cap",),
     limits=(line("GPUPowerCapped", t.POWER_CAPPED),),
-    absent=_OPTIONAL_DCGM,
 )
 _BRAKE = _gpu(
     "Clock held down by the brake",
@@ -65,7 +66,6 @@ _BRAKE = _gpu(
     maximum=1.0,
     runbooks=("power_cap",),
     limits=(line("GPUPowerBrake", t.POWER_BRAKE),),
-    absent=_OPTIONAL_DCGM,
 )
 _POWER = _gpu(
     "Power",
@@ -80,7 +80,6 @@ _LIMIT = _gpu(
     "watt",
     "gpu_power_limit_watts",
     runbooks=("power_cap",),
-    absent=_OPTIONAL_DCGM,
 )
 _BUSY = _gpu(
     "Utilisation",
@@ -112,6 +111,7 @@ _WHO = Panel(
         ),
     ),
     kind="bargauge",
+    width=16,
     runbooks=("noisy_neighbour",),
 )
 _XID = _gpu(
@@ -121,7 +121,7 @@ _XID = _gpu(
     "gpu_xid_events",
     runbooks=("gpu_hardware_fault",),
     alerts=("GPUXidFatal", "GPUXidAppFault"),
-    absent=_XIDS | {"dcgm": _OPTIONAL_DCGM["dcgm"]},
+    absent=_XIDS,
 )
 _CODE = _gpu(
     "Last Xid code",
@@ -138,7 +138,6 @@ _ECC = _gpu(
     "gpu_uncorrectable_ecc_errors",
     runbooks=("gpu_hardware_fault",),
     alerts=("GPUUncorrectableECC",),
-    absent=_OPTIONAL_DCGM,
 )
 _ROWS = Panel(
     "Row remapping",
@@ -162,6 +161,7 @@ _ANSWER = Panel(
     "none",
     (raw(f"min_over_time(llmdiag_gpu_up{{{HOST}}}[W])", _GPU, "llmdiag"),),
     kind="state-timeline",
+    width=16,
     runbooks=("gpu_hardware_fault",),
     alerts=("GPULost",),
     states=(State(0.0, "lost", "red"), State(1.0, "answers", "green")),
@@ -173,6 +173,7 @@ _WIDTH = _gpu(
     "percentunit",
     "gpu_link_width_ratio",
     maximum=1.0,
+    width=6,
     runbooks=("gpu_link_degraded",),
     limits=(line("GPUPCIeLinkDegraded", t.LINK_PART),),
 )
@@ -182,6 +183,7 @@ _GENERATION = _gpu(
     "percentunit",
     "gpu_link_generation_ratio",
     maximum=1.0,
+    width=6,
     runbooks=("gpu_link_degraded",),
     limits=(line("GPUPCIeLinkDegraded", t.LINK_PART),),
 )
@@ -190,6 +192,7 @@ _LINK_ERRORS = _gpu(
     "PCIe packets sent again and NVLink errors, a second. A sound link repeats one now and then.",
     "cps",
     "gpu_link_errors_per_second",
+    width=6,
     runbooks=("gpu_link_degraded",),
     alerts=("GPUNVLinkErrors",),
     limits=(line("GPUPCIeLinkDegraded", t.LINK_REPLAYS),),
@@ -200,6 +203,7 @@ _NVLINKS = _gpu(
     "percentunit",
     "gpu_nvlink_active_ratio",
     maximum=1.0,
+    width=6,
     runbooks=("gpu_link_degraded",),
 )
 _MEMORY = _gpu(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dashboards.src import shared
-from dashboards.src.boards.machine import CPU_PRESSURE, MEMORY, PROCESSES
+from dashboards.src.boards.machine import CPU_PRESSURE, FAULTS, MEMORY, PROCESSES, RETRANSMITS
 from dashboards.src.boards.sessions import GAP
 from dashboards.src.limits import line
 from dashboards.src.model import Board, Panel, Row
@@ -61,7 +61,7 @@ _ERRORS = Panel(
     "Failed requests",
     "HTTP 5xx answers a second.",
     "reqps",
-    of("http_errors_per_second", absent={"sglang": "the simulated SGLang page has no answers by status"}),
+    of("http_errors_per_second", absent=shared.NO_SGLANG_ERRORS),
     width=6,
     runbooks=("failing_requests",),
     limits=(line("LLMRequestErrorsHigh", t.ERRORS_FLOOR),),
@@ -134,7 +134,11 @@ INCIDENT = Board(
             ("thermal_throttle", "power_cap", "noisy_neighbour"),
             (shared.thermal(), shared.temperature(), shared.foreign_sm()),
         ),
-        Row("Host", ("host_cpu_starvation", "host_memory_leak"), (CPU_PRESSURE, MEMORY, PROCESSES)),
+        Row(
+            "Host",
+            ("host_cpu_starvation", "host_memory_leak", "network_latency"),
+            (CPU_PRESSURE, MEMORY, PROCESSES, replace(FAULTS, width=12), RETRANSMITS),
+        ),
         Row(
             "Fabric",
             ("fabric_flap", "kv_transfer_failure", "stale_cache_peer"),

@@ -7,7 +7,7 @@ from dashboards.src.model import Panel
 from dashboards.src.queries import HOST, of, raw
 from diag.assets.rules import thresholds as t
 
-__all__ = ["CPU_PRESSURE", "HOST_PANELS", "MEMORY", "PROCESSES"]
+__all__ = ["CPU_PRESSURE", "FAULTS", "HOST_PANELS", "MEMORY", "PROCESSES", "RETRANSMITS"]
 
 CPU_PRESSURE = Panel(
     "Tasks that wait for a CPU",
@@ -44,11 +44,23 @@ PROCESSES = Panel(
     alerts=("LLMProcessMemoryGrowing",),
     limits=(line("LLMProcessMemoryGrowing", t.MEMORY_LARGE),),
 )
+RETRANSMITS = Panel(
+    "TCP segments sent again",
+    "Share of those sent. It says nothing of RDMA traffic, and much of the way between gateway and engine.",
+    "percentunit",
+    of("node_tcp_retransmit_ratio"),
+    width=12,
+    runbooks=("network_latency",),
+    limits=(line("LLMHostRetransmits", t.RETRANSMITTED),),
+    drill="fabric",
+    variable="host",
+)
 _CPU = Panel(
     "CPU use",
     "Share of CPU time not idle, and in user mode without niced work.",
     "percentunit",
     (*of("node_cpu_busy_ratio", "busy"), *of("node_cpu_user_ratio", "user")),
+    dashed="user",
     maximum=1.0,
     runbooks=("host_cpu_starvation",),
     drill="gpu",
@@ -69,16 +81,18 @@ _STALLS = Panel(
     "Share of time in which some task waited for memory to be reclaimed, or for IO.",
     "percentunit",
     (*of("node_memory_pressure_ratio", "memory"), *of("node_io_pressure_ratio", "disk")),
+    dashed="disk",
     maximum=1.0,
     runbooks=("host_memory_leak", "runtime_pauses"),
     drill="gpu",
     variable="host",
 )
-_FAULTS = Panel(
+FAULTS = Panel(
     "Major faults and kills",
     "Pages read back from disk a second, and processes killed for memory a second.",
     "cps",
     (*of("node_major_faults_per_second", "faults"), *of("node_oom_kills_per_second", "kills")),
+    dashed="kills",
     runbooks=("host_memory_leak",),
     alerts=("LLMHostOOMKill",),
     drill="gpu",
@@ -107,5 +121,5 @@ _FAR = Panel(
     variable="host",
 )
 
-HOST_PANELS = (CPU_PRESSURE, MEMORY, PROCESSES, _CPU, _QUOTA, _STALLS, _FAULTS, _NEAR, _FAR)
+HOST_PANELS = (CPU_PRESSURE, MEMORY, PROCESSES, _CPU, _QUOTA, _STALLS, FAULTS, _NEAR, _FAR)
 """All of them, for a row of their own."""

@@ -26,12 +26,12 @@ def _now(family: str) -> tuple[Query, ...]:
     )
 
 
-def _by_length(family: str) -> Query:
+def _by_length(family: str, absent: str = "") -> Query:
     parts = [
         f"sum by (cluster, model, prompt_tokens) (rate({family}_{part}{{{BY_MODEL}}}[W]))"
         for part in ("sum", "count")
     ]
-    return raw(f"{parts[0]} / {parts[1]}", "{{prompt_tokens}}", "llmdiag")  # fmt: skip
+    return raw(f"{parts[0]} / {parts[1]}", "{{prompt_tokens}}", "llmdiag", absent)  # fmt: skip
 
 
 def _gauge(name: str, legend: str) -> Query:
@@ -105,7 +105,12 @@ _QUEUE = Panel(
     "Queue by prompt length",
     "Mean. First come, first served: short prompts that wait as long as long ones stand behind them.",
     "s",
-    (_by_length("llmdiag_queue_seconds"),),
+    (
+        _by_length(
+            "llmdiag_queue_seconds",
+            "the incidents' request records tell no queue time; an engine's traces do",
+        ),
+    ),
     width=12,
     runbooks=("head_of_line_blocking", "load_burst"),
 )
@@ -117,6 +122,7 @@ _REUSE = Panel(
         _gauge("llmdiag_prompt_repeat_ratio", "{{model}} sent before"),
         _gauge("llmdiag_prompt_cached_ratio", "{{model}} cached"),
     ),
+    dashed="cached",
     maximum=1.0,
     runbooks=("prefix_cache_off", "prefix_cache_broken"),
 )
@@ -158,7 +164,8 @@ _CLIENT_MEAN = (
 GAP = Panel(
     "First token outside the engine",
     "Mean as clients or the gateway saw it, less the engine's own: network, balancer, gateway, or a client's own "
-    "queue.",
+    "queue. Clients tell at a request's end and the engine at its first token, so the line wavers where answers "
+    "are long: look for a level.",
     "s",
     (raw(f"({_CLIENT_MEAN}) - ({_ENGINE_MEAN})", "outside the engine", "llmdiag"),),
     runbooks=("network_latency", "proxy_limit", "client_limit"),

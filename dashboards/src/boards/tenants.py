@@ -111,7 +111,7 @@ _ERRORS = Panel(
     "Errors by engine",
     "HTTP 5xx answers a second.",
     "reqps",
-    of("http_errors_per_second", absent={"sglang": "the simulated SGLang page has no answers by status"}),
+    of("http_errors_per_second", absent=shared.NO_SGLANG_ERRORS),
     runbooks=("failing_requests", "proxy_limit"),
     limits=(line("LLMRequestErrorsHigh", t.ERRORS_FLOOR),),
     drill="engine",

@@ -31,7 +31,8 @@ def main() -> int:
             picture = painted(_shot(url, boards[name], stages[stage]))
             (folder / f"{name}.png").write_bytes(picture)
             sys.stdout.write(f"drew docs/dashboards/{name}.png ({len(picture) // 1000} kB)\n")
-    (_ROOT / "docs" / "dashboards.md").write_text(page(boards), encoding="utf-8")
+    text = _ROOT / "docs" / "dashboards.md"
+    text.write_text(page(text.read_text(encoding="utf-8")), encoding="utf-8")
     return 0
 
 
@@ -48,7 +49,9 @@ def _names(board: dict[str, Any]) -> frozenset[str]:
 
 def _shot(url: str, board: dict[str, Any], stage: Staged) -> Shot:
     lines: dict[int, list[Line]] = {
-        panel["id"]: [line for target in panel.get("targets", ()) for line in answers(url, target, stage.span())]
+        panel["id"]: [
+            line for target in panel.get("targets", ()) for line in answers(url, target, stage.span())
+        ]
         for panel in board["panels"]
     }
     kind = "recorded from a real engine" if stage.stage.kind == "recorded" else "simulated"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import cycle
@@ -11,14 +12,14 @@ from typing import Any
 import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.ticker import FuncFormatter
+from numpy.typing import NDArray
 from PIL import Image
 
 from dashboards.src.grid import COLUMNS
 from dashboards.src.pictures.asking import Line
-from dashboards.src.pictures.units import shown
+from dashboards.src.pictures.units import shown, ticks
 
 __all__ = ["Shot", "painted"]
 
@@ -32,6 +33,7 @@ _PALETTE = (
 _COLOURS = {"green": "#56a64b", "red": "#e02f44", "orange": "#ff780a", "yellow": "#e0b400", "blue": "#3274d9",
             "text": "#777777"}  # fmt: skip
 _LEGEND_MAX = 6
+_BELOW: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (-0.02, -0.11)}
 _INK, _FAINT, _PAPER, _SHEET = "#24292e", "#8e9196", "#ffffff", "#f4f5f5"
 
 
@@ -54,15 +56,16 @@ def painted(shot: Shot) -> bytes:
     width, height = COLUMNS * _COLUMN, rows * _ROW + _HEAD
     with matplotlib.rc_context({"font.size": 7.5, "font.family": "DejaVu Sans", "axes.linewidth": 0.5}):
         figure = Figure(figsize=(width / _DPI, height / _DPI), dpi=_DPI, facecolor=_SHEET)
-        canvas = FigureCanvasAgg(figure)
-        figure.text(10 / width, 1 - 17 / height, shot.board["title"], size=12, weight="bold", color=_INK, va="center")
+        figure.text(
+            10 / width, 1 - 17 / height, shot.board["title"], size=12, weight="bold", color=_INK, va="center"
+        )
         figure.text(10 / width, 1 - 36 / height, shot.caption, size=8, color=_FAINT, va="center")
         for panel in panels:
             _place(figure, panel, shot, width, height)
-        canvas.draw()
-    picture = Image.frombuffer("RGBA", canvas.get_width_height(), canvas.buffer_rgba())
+        raw = io.BytesIO()
+        figure.savefig(raw, format="png", dpi=_DPI, facecolor=_SHEET)
     out = io.BytesIO()
-    picture.convert("RGB").quantize(96, dither=Image.Dither.NONE).save(out, "PNG", optimize=True)
+    Image.open(raw).convert("RGB").quantize(96, dither=Image.Dither.NONE).save(out, "PNG", optimize=True)
     return out.getvalue()
 
 
@@ -81,12 +84,21 @@ def _place(figure: Figure, panel: Mapping[str, Any], shot: Shot, width: int, hei
     card.set_yticks([])
     for side in card.spines.values():
         side.set_color("#dcdee1")
-    figure.text((left + 7) / width, 1 - (top + 10) / height, panel["title"], size=8, weight="bold", color=_INK, va="center")
+    figure.text(
+        (left + 7) / width,
+        1 - (top + 10) / height,
+        panel["title"],
+        size=8,
+        weight="bold",
+        color=_INK,
+        va="center",
+    )
     lines = [line for line in shot.lines.get(panel["id"], ()) if np.isfinite(line.values).any()]
     if not lines:
         card.text(0.5, 0.45, "no data", ha="center", va="center", color=_FAINT, transform=card.transAxes)
         return
-    box = (left + 50, top + 22, wide - 60, tall - 22 - 42)
+    margin = 62 if panel["type"] == "timeseries" else 50
+    box = (left + margin, top + 22, wide - margin - 10, tall - 22 - 42)
     axes = figure.add_axes((box[0] / width, 1 - (box[1] + box[3]) / height, box[2] / width, box[3] / height))
     _CONTENT[panel["type"]](axes, panel, lines, shot)
 
@@ -116,15 +128,34 @@ def _curves(axes: Axes, panel: Mapping[str, Any], lines: Sequence[Line], shot: S
         _stacked(axes, lines)
     else:
         for line, colour in zip(lines, cycle(_PALETTE), strict=False):
-            axes.plot(line.times, line.values, color=colour, linewidth=1.0, solid_joinstyle="round")
+            style = (0, (4, 2.5)) if _is_dashed(panel, line.legend) else "solid"
+            axes.plot(*_broken(line), color=colour, linewidth=1.0, linestyle=style)
     highest = max(float(np.nanmax(line.values)) for line in lines)
+    if custom.get("stacking", {}).get("mode") == "normal":
+        highest = axes.get_ylim()[1] / 1.05
     _limits(axes, panel, highest, unit)
-    axes.yaxis.set_major_locator(MaxNLocator(4))
+    axes.set_yticks(ticks(*axes.get_ylim(), unit))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: shown(value, unit)))
     axes.grid(axis="y", color="#ececee", linewidth=0.5)
     axes.set_axisbelow(True)
     _time_axis(axes, shot)
-    _legend(axes, [(line.legend, colour) for line, colour in zip(lines, cycle(_PALETTE), strict=False)], lines)
+    _legend(
+        axes, [(line.legend, colour) for line, colour in zip(lines, cycle(_PALETTE), strict=False)], lines
+    )
+
+
+def _broken(line: Line) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The line with a hole wherever an answer is missing, as Grafana draws it."""
+    if len(line.times) < 3:
+        return line.times, line.values
+    gaps = np.diff(line.times)
+    after = np.flatnonzero(gaps > 1.5 * gaps.min()) + 1
+    return np.insert(line.times, after, line.times[after] - 1), np.insert(line.values, after, np.nan)
+
+
+def _is_dashed(panel: Mapping[str, Any], legend: str) -> bool:
+    matchers = [override["matcher"] for override in panel["fieldConfig"].get("overrides") or ()]
+    return any(re.search(one["options"].strip("/"), legend) for one in matchers)
 
 
 def _stacked(axes: Axes, lines: Sequence[Line]) -> None:
@@ -143,8 +174,10 @@ def _limits(axes: Axes, panel: Mapping[str, Any], highest: float, unit: str) -> 
     steps = [step for step in defaults["thresholds"]["steps"] if step.get("value") is not None]
     low, high = defaults.get("min"), defaults.get("max")
     near = [step["value"] for step in steps if step["value"] <= 3 * highest]
-    if high is None:
-        high = 1.08 * max([highest, *near, 1e-9])
+    if high is None and highest > 0:
+        high = 1.08 * max([highest, *near])
+    elif high is None:
+        high = 1.3 * min((step["value"] for step in steps), default=1.0)
     if low is not None:
         axes.set_ylim(low - 0.02 * (high - low), high + 0.02 * (high - low))
     for step in steps:
@@ -169,7 +202,7 @@ def _legend(axes: Axes, entries: Sequence[tuple[str, str]], lines: Sequence[Line
     wide = axes.get_window_extent().width
     columns = max(1, min(len(names), int(wide / (5.0 * max(map(len, names)) + 34))))
     axes.legend(
-        handles[: 2 * columns], names[: 2 * columns], loc="upper left", bbox_to_anchor=(-0.02, -0.11), ncols=columns,
+        handles[: 2 * columns], names[: 2 * columns], **_BELOW, ncols=columns,
         frameon=False, fontsize=6.5, labelcolor=_INK, handlelength=1.0, columnspacing=1.2, handletextpad=0.5,
         borderaxespad=0.0, labelspacing=0.25,
     )  # fmt: skip
@@ -181,18 +214,16 @@ def _states(axes: Axes, panel: Mapping[str, Any], lines: Sequence[Line], shot: S
     step = float(np.median(np.diff(lines[0].times))) if len(lines[0].times) > 1 else 1.0
     for place, line in enumerate(reversed(lines)):
         for value, result in mapping.items():
-            here = line.times[np.isclose(line.values, float(value))]
-            axes.broken_barh([(time, step) for time in here], (place - 0.4, 0.8), color=_COLOURS[result["color"]],
-                             linewidth=0)  # fmt: skip
-    names = [line.legend[-22:] for line in reversed(lines)]
-    axes.set_yticks(range(len(lines)), names if len(lines) <= 14 else [""] * len(lines))
-    axes.tick_params(axis="y", labelsize=5.5, length=0)
-    box = axes.get_position()
-    axes.set_position((box.x0 + 0.035, box.y0, box.width - 0.035, box.height))
+            spans = [(time, step) for time in line.times[np.isclose(line.values, float(value))]]
+            axes.broken_barh(spans, (place - 0.4, 0.8), color=_COLOURS[result["color"]], linewidth=0)
+    axes.set_yticks(range(len(lines)), [line.legend for line in reversed(lines)])
+    axes.tick_params(axis="y", labelsize=min(6.5, 90.0 / len(lines)), length=0)
+    _make_room(axes, [line.legend for line in lines])
     _time_axis(axes, shot)
-    used = [(one["text"], _COLOURS[one["color"]]) for one in mapping.values()]
+    seen = {f"{value:g}" for line in lines for value in np.unique(line.values)}
+    used = [(one["text"], _COLOURS[one["color"]]) for value, one in mapping.items() if value in seen]
     handles = [matplotlib.lines.Line2D([], [], color=colour, linewidth=4) for _, colour in used]
-    axes.legend(handles, [text for text, _ in used], loc="upper left", bbox_to_anchor=(-0.02, -0.11), ncols=5,
+    axes.legend(handles, [text for text, _ in used], **_BELOW, ncols=5,
                 frameon=False, fontsize=6.5, handlelength=1.0)  # fmt: skip
 
 
@@ -207,10 +238,16 @@ def _bars(axes: Axes, panel: Mapping[str, Any], lines: Sequence[Line], shot: Sho
         colour = [step["color"] for step in steps if step.get("value") is None or value >= step["value"]][-1]
         axes.barh(place, value, color=_COLOURS[colour], height=0.62)
         axes.text(value, place, " " + shown(value, unit), va="center", size=6.5, color=_INK)
-    axes.set_yticks(range(len(ranked)), [line.legend[:26] for line in ranked])
+    axes.set_yticks(range(len(ranked)), [line.legend for line in ranked])
     axes.set_xlim(0, 1.35 * max(float(line.values[-1]) for line in ranked) or 1.0)
-    box = axes.get_position()
-    axes.set_position((box.x0 + 0.06, box.y0 - 0.012, box.width - 0.06, box.height + 0.012))
+    _make_room(axes, [line.legend for line in ranked])
+
+
+def _make_room(axes: Axes, names: Sequence[str]) -> None:
+    """Move the left side to where the longest name on it fits."""
+    pixels = max(4.9 * max(map(len, names)) - 40, 0.0)
+    box, wide = axes.get_position(), COLUMNS * _COLUMN
+    axes.set_position((box.x0 + pixels / wide, box.y0, box.width - pixels / wide, box.height))
 
 
 def _number(axes: Axes, panel: Mapping[str, Any], lines: Sequence[Line], shot: Shot) -> None:
@@ -221,8 +258,9 @@ def _number(axes: Axes, panel: Mapping[str, Any], lines: Sequence[Line], shot: S
     axes.plot(line.times, line.values, color="#56a64b", linewidth=0.8)
     axes.set_xlim(shot.start, shot.end)
     axes.set_ylim(0, 2.2 * max(float(np.nanmax(line.values)), 1e-9))
-    axes.text(0.5, 0.72, shown(float(line.values[-1]), unit), ha="center", va="center", size=22, weight="bold",
-              color="#37872d", transform=axes.transAxes)  # fmt: skip
+    text = shown(float(line.values[-1]), unit)
+    style: dict[str, Any] = {"ha": "center", "va": "center", "size": 22, "weight": "bold", "color": "#37872d"}
+    axes.text(0.5, 0.72, text, transform=axes.transAxes, **style)
 
 
 _CONTENT = {"timeseries": _curves, "state-timeline": _states, "bargauge": _bars, "stat": _number}

@@ -32,8 +32,7 @@ def session_series(bundle: Bundle) -> list[RawSeries]:
         return []
     model, longest = _model(bundle), _longest(bundle)
     events = sorted(
-        (record["ts"] + (record.get("duration_seconds") or 0.0), _event(record, model))
-        for record in records
+        (record["ts"] + (record.get("duration_seconds") or 0.0), _event(record, model)) for record in records
     )
     now = bundle.window.start
     table = SessionTable(clock=lambda: now)
@@ -50,9 +49,6 @@ def session_series(bundle: Bundle) -> list[RawSeries]:
     return [_raw(key, samples) for key, samples in held.items()]
 
 
-_NUMBERS = ("prompt_tokens", "cached_tokens", "output_tokens", "ttft_seconds", "queue_seconds", "duration_seconds")
-
-
 def _event(record: Record, model: str) -> Event:
     session = record.get("session")
     return Event(
@@ -62,7 +58,12 @@ def _event(record: Record, model: str) -> Event:
         session=None if session is None else crc32(session.encode()),
         session_source="none" if session is None else "x-session-id",
         status=record["status"],
-        **{name: record.get(name) for name in _NUMBERS},
+        prompt_tokens=record.get("prompt_tokens"),
+        cached_tokens=record.get("cached_tokens"),
+        output_tokens=record.get("output_tokens"),
+        ttft_seconds=record.get("ttft_seconds"),
+        queue_seconds=record.get("queue_seconds"),
+        duration_seconds=record.get("duration_seconds"),
     )
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
 import requests
 
 from dashboards.src.pictures.stages import Staged
@@ -27,16 +28,9 @@ def holding(stages: Iterable[Staged], folder: Path) -> Iterator[str]:
     """The URL of a Prometheus that holds ``stages``, kept below ``folder``; it ends with the block.
 
     Raises ``DiagError`` where prometheus or promtool is not installed."""
-    text, data = folder / "samples.om", folder / "data"
-    with text.open("w", encoding="utf-8") as out:
-        for stage in stages:
-            out.writelines(map(_lines, stage.series))
-        out.write("# EOF\n")
-    subprocess.run(
-        [_program("promtool"), "tsdb", "create-blocks-from", "openmetrics", "--quiet", str(text), str(data)],
-        check=True,
-        capture_output=True,
-    )
+    data = folder / "data"
+    for stage in stages:
+        _fill(data, stage, folder / "samples.om")
     config = folder / "prometheus.yml"
     config.write_text("{}\n", encoding="utf-8")
     port = _free_port()
@@ -52,16 +46,32 @@ def holding(stages: Iterable[Staged], folder: Path) -> Iterator[str]:
         server.wait(10)
 
 
+def _fill(data: Path, stage: Staged, text: Path) -> None:
+    """Write one stage's blocks. One at a time: promtool reads its input once for every two hours between the
+    first sample and the last."""
+    with text.open("w", encoding="utf-8") as out:
+        out.writelines(map(_lines, stage.series))
+        out.write("# EOF\n")
+    command = [
+        _program("promtool"),
+        "tsdb",
+        "create-blocks-from",
+        "openmetrics",
+        "--quiet",
+        str(text),
+        str(data),
+    ]
+    subprocess.run(command, check=True, capture_output=True)
+
+
 def _lines(series: RawSeries) -> str:
     pairs = ",".join(
         f"{name}={json.dumps(value)}" for name, value in series.labels.items() if name != "__name__"
     )
     head = f"{series.labels['__name__']}{{{pairs}}}"
-    return "".join(
-        f"{head} {value!r} {moment:.3f}\n"
-        for moment, value in zip(series.times.tolist(), series.values.tolist(), strict=True)
-        if value == value
-    )
+    there = np.isfinite(series.values)
+    times, values = series.times[there].tolist(), series.values[there].tolist()
+    return "".join([f"{head} {value!r} {moment:.3f}\n" for moment, value in zip(times, values, strict=True)])
 
 
 def _program(name: str) -> str:
