@@ -85,8 +85,8 @@ def _board(**panel: Any) -> dict[str, Any]:
 
 
 def _picture(board: dict[str, Any], values: list[float]) -> np.ndarray[Any, Any]:
-    times = np.arange(len(values)) * 60.0
-    line = Line({}, "one", times, np.array(values))
+    times = np.array([60.0 * place for place in range(len(values))], dtype=np.float64)
+    line = Line({}, "one", times, np.array(values, dtype=np.float64))
     png = painted(Shot(board, {1: [line]}, 0.0, float(times[-1]), None, "caption"))
     return np.asarray(Image.open(io.BytesIO(png)).convert("RGB")).astype(int)
 

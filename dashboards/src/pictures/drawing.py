@@ -114,7 +114,7 @@ def _time_axis(axes: Axes, shot: Shot) -> None:
     axes.set_xlim(shot.start, shot.end)
     minutes = (shot.end - shot.start) / 60
     step = next(size for size in (1, 2, 5, 10, 15, 20, 30, 60) if minutes / size <= 7)
-    ticks = np.arange(0, minutes + 0.01, step)
+    ticks = np.arange(0, 0.98 * minutes, step)
     axes.set_xticks(shot.start + 60 * ticks, [f"{tick:g} min" for tick in ticks])
     if shot.onset is not None:
         axes.axvline(shot.onset, color="#8f3bb8", linewidth=0.8, linestyle=(0, (1, 2)))
@@ -245,7 +245,7 @@ def _bars(axes: Axes, panel: Mapping[str, Any], lines: Sequence[Line], shot: Sho
 
 def _make_room(axes: Axes, names: Sequence[str]) -> None:
     """Move the left side to where the longest name on it fits."""
-    pixels = max(4.9 * max(map(len, names)) - 40, 0.0)
+    pixels = max(4.9 * max(map(len, names)) - 34, 0.0)
     box, wide = axes.get_position(), COLUMNS * _COLUMN
     axes.set_position((box.x0 + pixels / wide, box.y0, box.width - pixels / wide, box.height))
 

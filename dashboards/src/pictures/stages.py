@@ -86,7 +86,7 @@ _ALL = (
     ),
     _simulated(
         "tenant_dominance", "tenant_dominance", 0,
-        "four vLLM replicas, five tenants; one of them takes most of the service",
+        "four vLLM replicas, four tenants; one of them takes most of the service",
     ),
     _simulated("sglang", "context_growth", 13, "SGLang replicas and diag-exporter; histories grow"),
     _simulated("dcgm", "thermal_throttle", 5, "vLLM replicas and dcgm-exporter; a card gets hot"),
