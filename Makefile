@@ -5,7 +5,7 @@ BIN    := .venv/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help demo exporter-demo test check bench corpus accuracy generate clean
+.PHONY: help demo exporter-demo test check bench corpus accuracy generate alerts pictures mutants clean
 
 help:  ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -34,9 +34,20 @@ corpus: .venv/installed-dev  ## make every case of the accuracy corpus again and
 accuracy: .venv/installed-bench  ## judge the whole corpus and rewrite docs/accuracy.md (most of an hour)
 	@$(BIN)/diag bench test shifted recorded reconstructed --jobs 2 --write docs/accuracy.md
 
-generate: .venv/installed-dev  ## rewrite the generated files (shipped incidents, the README's example, docs/exporter.md)
+generate: .venv/installed-dev  ## rewrite the generated files (rules and their tests, dashboards, runbooks' blocks, incidents, docs)
 	@$(BIN)/python -m diag.assets.generate
+	@$(BIN)/python -m dashboards.src
+	@$(BIN)/python -m tests.rules.generated
 	@$(BIN)/python -m diag_exporter.reference docs/exporter.md
+
+alerts: .venv/installed-dev  ## replay every incident against the rules and rewrite docs/alerts.md (minutes)
+	@$(BIN)/python -m tests.rules.matrix
+
+pictures: .venv/installed-dev  ## draw the dashboards from real query results and rewrite docs/dashboards.md
+	@$(BIN)/python -m dashboards.src.pictures
+
+mutants: .venv/installed-dev  ## break every rule and see whether its tests notice (minutes)
+	@$(BIN)/python -m tests.rules.mutants
 
 clean:  ## remove the environment and every cache
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist

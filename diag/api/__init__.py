@@ -10,7 +10,7 @@ keep. Every failure is a ``DiagError`` whose text is one line for an operator.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -44,6 +44,7 @@ __all__ = [
     "open_sources",
     "record",
     "render",
+    "runbook",
     "triage",
 ]
 
@@ -167,11 +168,27 @@ def explain(id: str) -> Card:
     known = {card.id: card for card in cards()}
     if id in known:
         return known[id]
+    raise _unknown(id, known)
+
+
+def runbook(id: str) -> str:
+    """The runbook of hypothesis or symptom ``id`` as it ships, Markdown with front matter;
+    ``UsageError`` with near matches when there is none."""
+    from diag.assets.shipped import read_text
+    from diag.assets.symptoms import SYMPTOMS
+
+    known = [*(card.id for card in cards()), *SYMPTOMS]
+    if id not in known:
+        raise _unknown(id, known)
+    return read_text(f"runbooks/{id}.md")
+
+
+def _unknown(id: str, known: Iterable[str]) -> UsageError:
     from difflib import get_close_matches
 
     near = get_close_matches(id, known, n=3, cutoff=0.4)
     hint = f"did you mean {' or '.join(near)}?" if near else "`diag explain` lists them"
-    raise UsageError(f"no hypothesis is called {id!r}", hint=hint)
+    return UsageError(f"no hypothesis or symptom is called {id!r}", hint=hint)
 
 
 def cards() -> tuple[Card, ...]:

@@ -1,7 +1,7 @@
-"""Builds what is generated and committed: the shipped incidents and the README's example run.
+"""What ships beside the code: rules built from the engine files, runbooks' generated parts, dashboards.
 
-``python -m diag.assets.generate`` writes them, ``--check`` proves them fresh. Rules and dashboards
-join here with the issue that asks for them.
+``python -m diag.assets.generate`` writes what is generated and committed, ``--check`` proves it fresh.
+``inventory`` lists what ships, ``export`` copies it, ``checking`` tells what a store would see of it.
 """
 
 from __future__ import annotations

@@ -11,6 +11,8 @@ from pathlib import Path
 
 from diag.assets.incidents import SHIPPED, index_text, members, pack, read_members
 from diag.assets.readme import example_run, filled
+from diag.assets.rules.written import stale_rules
+from diag.assets.runbooks import stale_runbooks
 
 __all__ = ["main", "stale"]
 
@@ -57,7 +59,12 @@ def _readme(root: Path, *, write: bool) -> list[str]:
 def stale(root: Path, *, write: bool = False) -> list[str]:
     """The generated files under ``root`` that differ from what they are generated from; with
     ``write``, the files that were rewritten."""
-    return [*_incidents(root, write=write), *_readme(root, write=write)]
+    return [
+        *_incidents(root, write=write),
+        *stale_rules(root, write=write),
+        *stale_runbooks(root, write=write),
+        *_readme(root, write=write),
+    ]
 
 
 def main(arguments: list[str]) -> int:

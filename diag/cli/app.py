@@ -7,7 +7,19 @@ from typing import Annotated
 import typer
 
 from diag import __version__
-from diag.cli import bench, check, demo, explain, record, report, serve, simulate, triage, watch
+from diag.cli import (
+    assets,
+    bench,
+    check,
+    demo,
+    explain,
+    record,
+    report,
+    serve,
+    simulate,
+    triage,
+    watch,
+)
 
 __all__ = ["app"]
 
@@ -23,6 +35,7 @@ app = typer.Typer(
 )
 for module in (demo, triage, check, explain, record, report, watch, serve, simulate, bench):
     app.command()(module.command)
+app.add_typer(assets.app)
 
 
 def _version(wanted: bool) -> None:

@@ -12,11 +12,21 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
-__all__ = ["Answer", "Asked", "Debug", "with_options"]
+__all__ = ["Answer", "Asked", "Debug", "Reach", "with_options"]
 
 Debug = Annotated[bool, typer.Option("--debug", help="show the traceback of an error")]
 _Texts = list[str] | None
 _Text = str | None
+_Last = Annotated[_Text, typer.Option("--last", metavar="2h", help="look at this long until now")]
+_From = Annotated[_Text, typer.Option("--from", metavar="T", help="start of the window, ISO 8601 with zone or unix seconds")]
+_To = Annotated[_Text, typer.Option("--to", metavar="T", help="end of the window (default: now)")]
+_Header = Annotated[_Texts, typer.Option("--header", metavar="KEY:VALUE", help="sent with every call, such as X-Scope-OrgID:team (repeatable)")]
+_TokenFile = Annotated[_Text, typer.Option("--bearer-token-file", metavar="FILE", help="file that holds a bearer token")]
+_BasicFile = Annotated[_Text, typer.Option("--basic-auth-file", metavar="FILE", help="file that holds user:password")]
+_ClientCert = Annotated[_Text, typer.Option("--client-cert", metavar="FILE", help="client certificate, PEM")]
+_ClientKey = Annotated[_Text, typer.Option("--client-key", metavar="FILE", help="its key, PEM")]
+_Authority = Annotated[_Text, typer.Option("--ca-file", metavar="FILE", help="certificate authority to trust, PEM")]
+_Timeout = Annotated[_Text, typer.Option("--timeout", metavar="30s", help="longest wait for one answer of a server")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,9 +34,9 @@ class Asked:
     """What to look at: sources, window, records, and how to get in. All as typed."""
 
     sources: Annotated[_Texts, typer.Argument(metavar="SOURCE...", help="URL of a Prometheus-compatible API or of a /metrics page, or path of a bundle", show_default=False)] = None
-    last: Annotated[_Text, typer.Option("--last", metavar="2h", help="look at this long until now")] = None
-    start: Annotated[_Text, typer.Option("--from", metavar="T", help="start of the window, ISO 8601 with zone or unix seconds")] = None
-    end: Annotated[_Text, typer.Option("--to", metavar="T", help="end of the window (default: now)")] = None
+    last: _Last = None
+    start: _From = None
+    end: _To = None
     baseline_start: Annotated[_Text, typer.Option("--baseline-from", metavar="T", help="start of a time that was healthy")] = None
     baseline_end: Annotated[_Text, typer.Option("--baseline-to", metavar="T", help="end of that time")] = None
     match: Annotated[_Texts, typer.Option("--match", metavar="LABEL=VALUE", help="only series with this label (repeatable; also != =~ !~)")] = None
@@ -36,13 +46,36 @@ class Asked:
     log: Annotated[_Texts, typer.Option("--log", metavar="FILE", help="engine or kernel log (repeatable)")] = None
     events: Annotated[_Texts, typer.Option("--events", metavar="FILE", help="deploys and changes, one JSON object a line (repeatable)")] = None
     scrape_for: Annotated[_Text, typer.Option("--for", metavar="2m", help="how long to scrape bare pages")] = None
-    header: Annotated[_Texts, typer.Option("--header", metavar="KEY:VALUE", help="sent with every call, such as X-Scope-OrgID:team (repeatable)")] = None
-    bearer_token_file: Annotated[_Text, typer.Option("--bearer-token-file", metavar="FILE", help="file that holds a bearer token")] = None
-    basic_auth_file: Annotated[_Text, typer.Option("--basic-auth-file", metavar="FILE", help="file that holds user:password")] = None
-    client_cert: Annotated[_Text, typer.Option("--client-cert", metavar="FILE", help="client certificate, PEM")] = None
-    client_key: Annotated[_Text, typer.Option("--client-key", metavar="FILE", help="its key, PEM")] = None
-    ca_file: Annotated[_Text, typer.Option("--ca-file", metavar="FILE", help="certificate authority to trust, PEM")] = None
-    timeout: Annotated[_Text, typer.Option("--timeout", metavar="30s", help="longest wait for one answer of a server")] = None
+    header: _Header = None
+    bearer_token_file: _TokenFile = None
+    basic_auth_file: _BasicFile = None
+    client_cert: _ClientCert = None
+    client_key: _ClientKey = None
+    ca_file: _Authority = None
+    timeout: _Timeout = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """A window of one store, and how to get in: the part of ``Asked`` that fits where nothing is triaged."""
+
+    last: _Last = None
+    start: _From = None
+    end: _To = None
+    header: _Header = None
+    bearer_token_file: _TokenFile = None
+    basic_auth_file: _BasicFile = None
+    client_cert: _ClientCert = None
+    client_key: _ClientKey = None
+    ca_file: _Authority = None
+    timeout: _Timeout = None
+
+    def asked(self, source: str | None) -> Asked:
+        """It as a full question about ``source``."""
+        return Asked(
+            sources=[source] if source else None,
+            **{entry.name: getattr(self, entry.name) for entry in fields(self)},
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,15 +7,15 @@ from collections.abc import Iterator, Sequence
 from diag.model import Card
 from diag.renderers import RenderOptions
 
-__all__ = ["render_card", "render_list"]
+__all__ = ["page_as_json", "render_card", "render_list"]
 
 Section = tuple[str, Sequence[tuple[str, str]]]
 
 
-def render_card(card: Card, format: str, options: RenderOptions) -> str:
-    """``card`` in full, ending in a newline."""
+def render_card(card: Card, format: str, options: RenderOptions, page: str = "") -> str:
+    """``card`` in full, ending in a newline; JSON also holds ``page``, the text of its runbook."""
     if format == "json":
-        return _json(_fields(card))
+        return _json({**_fields(card), "page": page} if page else _fields(card))
     title = f"{card.id}: {card.title}"
     if format == "markdown":
         return "\n".join(_markdown(f"`{card.id}`: {card.title}", card.mechanism, _sections(card))) + "\n"
@@ -33,6 +33,11 @@ def render_list(cards: Sequence[Card], format: str, options: RenderOptions) -> s
     width = max((len(card.id) for card in cards), default=0)
     room = max(20, options.width - width - 2)
     return "".join(f"{card.id:<{width}}  {_cut(card.title, room)}\n" for card in cards)
+
+
+def page_as_json(id: str, page: str) -> str:
+    """A symptom, which has a runbook and no card."""
+    return _json({"id": id, "runbook": f"runbooks/{id}.md", "page": page})
 
 
 def _cut(text: str, room: int) -> str:

@@ -46,14 +46,14 @@ def grid(*fixed: bool) -> Table:
     return table
 
 
-def pairs(rows: Sequence[tuple[str, str]]) -> Table | None:
+def pairs(rows: Sequence[tuple[str, str]], about_width: int = _ABOUT_WIDTH) -> Table | None:
     """Rows of what it is about and what is said; bullets where it is about nothing."""
     if not rows:
         return None
     bare = not any(about for about, _ in rows)
     table = grid(bare, False)
     # A long list of ids wraps inside its column instead of starving the sentence.
-    table.columns[0].max_width = _ABOUT_WIDTH
+    table.columns[0].max_width = about_width
     for about, text in rows:
         table.add_row(Text("\N{BULLET}", style="dim") if bare else Text(about, style="bold"), Text(text))
     return table
@@ -64,6 +64,8 @@ def sheet(
     context: str,
     sections: Sequence[tuple[str, Sequence[tuple[str, str]]]],
     options: RenderOptions,
+    *,
+    about_width: int = _ABOUT_WIDTH,
 ) -> str:
     """The sheet as text; empty sections are left out."""
     console = console_for(options)
@@ -72,7 +74,7 @@ def sheet(
         if context:
             console.print(Text(context, style="dim"))
         for title, rows in sections:
-            body = pairs(rows)
+            body = pairs(rows, about_width)
             if body is not None:
                 console.print()
                 console.print(Text(title.upper(), style="bold cyan"))

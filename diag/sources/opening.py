@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from diag.sources.access import Access
     from diag.sources.protocol import Question, Source
 
-__all__ = ["Opening", "open_all", "open_source", "unknown_label"]
+__all__ = ["Opening", "open_all", "open_source", "store_address", "unknown_label"]
 
 _PASTED = re.compile(r"/(?:graph|api/v1(?:/.*)?)$")
 _HOST_AND_PORT = re.compile(r"[A-Za-z0-9.\-]+:\d+(?:/.*)?")
@@ -85,13 +85,9 @@ def _open_url(url: str, options: Opening) -> Source | str:
     """The store behind ``url``, or the address of a bare page."""
     from diag.sources.prometheus import PrometheusSource
 
-    parts = urlsplit(url)
-    path = parts.path.rstrip("/")
-    if path.endswith("/metrics"):
+    if urlsplit(url).path.rstrip("/").endswith("/metrics"):
         return url
-    pasted = _PASTED.sub("", path)
-    if pasted != path:
-        url = urlunsplit(parts._replace(path=pasted, query="", fragment=""))
+    url = store_address(url)
     try:
         return PrometheusSource(url, options.access)
     except NotPrometheus as no_store:
@@ -99,6 +95,14 @@ def _open_url(url: str, options: Opening) -> Source | str:
         if page is None:
             raise no_store from None
         return page
+
+
+def store_address(url: str) -> str:
+    """``url`` without what a browser's address bar adds to a store's address, as ``/graph?…``."""
+    parts = urlsplit(url)
+    path = parts.path.rstrip("/")
+    pasted = _PASTED.sub("", path)
+    return url if pasted == path else urlunsplit(parts._replace(path=pasted, query="", fragment=""))
 
 
 def _page_near(url: str, options: Opening) -> str | None:

@@ -44,6 +44,12 @@ PLANTED = {
         "diag_exporter.gpu.host -> diag_exporter.page",
     ),
     "Driver": ("diag_exporter/demo.py", "import pynvml", "diag_exporter.demo -> pynvml"),
+    "Parser": (
+        "sources/planning.py",
+        "import promql_parser",
+        "diag.sources.planning -> promql_parser",
+    ),
+    "Installed": ("assets/generate.py", "import dashboards.src", "diag.assets.generate -> dashboards"),
     "Statistics": ("detectors/symptoms.py", "import scipy", "diag.detectors.symptoms -> scipy"),
 }
 

@@ -182,3 +182,14 @@ def test_every_command_is_documented(checkout: Path) -> None:
     assert {"check", "demo", "explain", "record", "triage"} <= set(commands)
     readme = (checkout / "README.md").read_text("utf-8")
     assert [name for name in commands if f"`diag {name}" not in readme] == []
+
+
+def test_every_command_below_assets_is_documented(checkout: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "diag", "assets", "--help"],
+        cwd=checkout, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    commands = re.findall(r"^  ([a-z]+)  +\S", done.stdout.partition("Commands:")[2], re.MULTILINE)
+    assert commands == ["list", "export", "check"]
+    readme = (checkout / "README.md").read_text("utf-8")
+    assert [name for name in commands if f"`diag assets {name}" not in readme] == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from diag.assets.generate import stale
 from diag.assets.incidents import SHIPPED, index_text, members, pack, read_members
 from diag.assets.readme import BEGIN, END, filled
+from diag.assets.rules.written import stale_rules
 
 
 def test_nothing_generated_is_stale(checkout: Path) -> None:
@@ -24,7 +26,7 @@ def test_packing_is_reproducible_and_loses_nothing(incidents: Path) -> None:
 
 
 def test_a_changed_recording_makes_the_archive_stale(checkout: Path, tmp_path: Path) -> None:
-    for name in ("diag/_shipped/incidents", "tests/incidents", "README.md"):
+    for name in ("diag/_shipped/incidents", "rules", "runbooks", "tests/incidents", "README.md"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).symlink_to(checkout / name)
     (tmp_path / "tests/incidents").unlink()
@@ -61,3 +63,17 @@ def test_a_readme_without_the_block_is_refused() -> None:
     assert filled(f"a\n{BEGIN}\nold\n{END}\nb", r"new \1") == (
         f"a\n{BEGIN}\n```console\n$ diag demo\nnew \\1\n```\n{END}\nb"
     )
+
+
+def test_a_rule_changed_by_hand_is_stale_and_written_anew(checkout: Path, tmp_path: Path) -> None:
+    shutil.copytree(checkout / "rules", tmp_path / "rules")
+    edited, extra = tmp_path / "rules/alerts/cache.yml", tmp_path / "rules/alerts/old.yml"
+    right = edited.read_text(encoding="utf-8")
+    edited.write_text(right.replace("> 0.95", "> 0.5"), encoding="utf-8")
+    extra.touch()
+
+    assert stale_rules(tmp_path, write=False) == ["rules/alerts/cache.yml", "rules/alerts/old.yml"]
+    assert stale_rules(tmp_path, write=True) == ["rules/alerts/cache.yml", "rules/alerts/old.yml"]
+    assert edited.read_text(encoding="utf-8") == right
+    assert not extra.exists()
+    assert stale_rules(tmp_path, write=False) == []

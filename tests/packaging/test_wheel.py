@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -10,6 +11,9 @@ import zipfile
 from pathlib import Path
 
 import pytest
+
+from diag.assets.export import MEMORY
+from diag.assets.shipped import FOLDERS, shipped_files
 
 pytestmark = pytest.mark.wheel
 
@@ -58,8 +62,13 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path, checkout: Pat
     assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {"diag", "diag_exporter"}
     assert {"diag/py.typed", "diag_exporter/py.typed", "diag_exporter/gpu/nvml.py"} <= set(names)
     assert "diag/_shipped/incidents/context_growth.tar.gz" in names
-    shipped = {Path(name).name for name in names if name.startswith("diag/_shipped/runbooks/")}
-    assert shipped == {path.name for path in (checkout / "runbooks").glob("*.md")}
+    shipped = {name.removeprefix("diag/_shipped/") for name in names if name.startswith("diag/_shipped/")}
+    shipped = {name for name in shipped if not name.startswith("incidents/")}
+    # The same list that a checkout finds: `diag assets` says the same from both.
+    assert shipped == {file.path for name in FOLDERS for file in shipped_files(name)}
+    assert {path.name for path in (checkout / "runbooks").glob("*.md")} <= {
+        Path(name).name for name in shipped
+    }
     licences = {Path(name).name for name in names if ".dist-info/" in name}
     assert {"LICENSE", "NOTICE"} <= licences
 
@@ -79,6 +88,25 @@ def test_the_installed_exporter_runs(installed: Path, tmp_path: Path) -> None:
     done = _run(installed / "diag-exporter", "demo", "--script", "nowhere.json", folder=tmp_path)
     assert done.returncode == 1
     assert done.stderr.startswith("diag-exporter: script nowhere.json cannot be read"), done.stderr
+
+
+def test_the_installed_assets_are_exported(installed: Path, tmp_path: Path, checkout: Path) -> None:
+    listed = _run(installed / "diag", "assets", "list", "--json", folder=tmp_path)
+    assert listed.returncode == 0, listed.stderr
+    done = _run(installed / "diag", "assets", "export", "out", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    paths = {one["path"] for one in json.loads(listed.stdout)["assets"]}
+    written = {path for path in (tmp_path / "out").rglob("*") if path.is_file()}
+    assert {path.relative_to(tmp_path / "out").as_posix() for path in written} == paths | {MEMORY}
+    for path in paths:
+        if path.startswith(("rules/", "dashboards/", "runbooks/")):
+            assert (tmp_path / "out" / path).read_bytes() == (checkout / path).read_bytes()
+
+
+def test_the_installed_check_finds_its_libraries(installed: Path, tmp_path: Path) -> None:
+    done = _run(installed / "diag", "assets", "check", "http://127.0.0.1:1", folder=tmp_path)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("diag: cannot reach http://127.0.0.1:1"), done.stderr
 
 
 def test_the_installed_runbook_opens(installed: Path, tmp_path: Path) -> None:
