@@ -13,16 +13,18 @@ from diag.records.cohorts import Flags
 
 __all__ = ["Hit", "crowding_of_hit", "hit_clients", "requests_of_hit"]
 
-_OTHER_TROUBLE = 0.1  # of the worst client's extra wait: what is an order of magnitude less has another reason
+_OTHER_TROUBLE = (
+    0.1  # of the worst client's extra wait: what is an order of magnitude less has another reason
+)
 _FEWEST = 6  # requests of one client on either side
 _NOTICED = ((0.5, 1.5, 0.3), (0.95, 1.5, 0.5))  # quantile, ratio, seconds (see ``symptoms.LIMITS``)
 
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """``names``: clients whose median wait, or the worst of twenty, rose so that they notice, and not ten times
-    less than the worst one's; ``known``: clients with enough requests to say; ``share``: of all extra seconds,
-    those of the one that waits most."""
+    """``names``: clients whose median wait, or the worst of twenty, rose so that they notice, and not ten
+    times less than the worst one's; ``known``: clients with enough requests to say; ``share``: of all extra
+    seconds, those of the one that waits most."""
 
     names: tuple[str, ...]
     known: int

@@ -1,8 +1,8 @@
-"""How much of the wait for a first token passes outside the engine: on the way, at a gateway, in a client's queue.
+"""How much of the wait for a first token passes outside the engine: on the way, at a gateway, in a client.
 
-Client and engine must speak of the same tokens. Both means are therefore taken over first tokens that *came* in a
-stretch, and over all engines: taken by arrival, requests that still wait when the stretch ends would count on the
-client's side alone, and a full engine would look like a slow network."""
+Client and engine must speak of the same tokens. Both means are therefore taken over first tokens that *came*
+in a stretch, and over all engines: taken by arrival, requests that still wait when the stretch ends would
+count on the client's side alone, and a full engine would look like a slow network."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _FEWEST = 5
 
 
 def outside_engine(case: Case, requests: Requests, spans: Spans) -> tuple[float, float] | None:
-    """Extra seconds of a mean first token (outside, inside the engine) since the onset; None where one side is
-    not known."""
+    """Extra seconds of a mean first token (outside, inside the engine) since the onset; None where one side
+    is not known."""
     engine = _engine(case, spans)
     if engine is None:
         return None
