@@ -1,0 +1,71 @@
+"""A card that waits for its host, and what the rooms make of who keeps it waiting."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from diag.model import Event, Evidence, Stance
+
+from .conftest import AT, GPU, POINTS, Played, World
+from .engine_scenes import a_batch_beyond_the_captured_size, a_prompt_larger_than_the_pool
+from .scenes import a_new_process, during
+
+Play = Callable[[Callable[[World], None]], Played]
+
+
+def said(played: Played, id: str, cue: str) -> Evidence:
+    return next(e for e in played.of(id).evidence if e.cue == cue)
+
+
+def cues(played: Played, id: str) -> set[str]:
+    return {e.cue for e in played.of(id).evidence}
+
+
+def idles(w: World, share: float) -> None:
+    w.values("gpu_utilization_ratio", np.where(during, 1.0 - share, 0.99), **GPU)
+
+
+@pytest.mark.parametrize(("share", "gaps"), [(0.25, True), (0.01, False)])
+def test_kernels_launched_one_by_one_leave_gaps(share: float, gaps: bool, play: Play) -> None:
+    def eager(w: World) -> None:
+        a_batch_beyond_the_captured_size(w)
+        idles(w, share)
+
+    assert (said(play(eager), "cuda_graph_gap", "gaps").stance is Stance.FOR) is gaps
+
+
+def slower_since_a_start(w: World) -> None:
+    a_new_process(w)
+    rng = np.random.default_rng(3)
+    w.values("inter_token_seconds_mean", np.where(during, 0.04, 0.02) * np.exp(rng.normal(0, 0.02, POINTS)))
+    idles(w, 0.3)
+    w.goes("node_numa_remote_ratio", 0.02, 0.02, node="n0")
+
+
+def test_a_far_process_is_no_missing_graph(play: Play) -> None:
+    def far(w: World) -> None:
+        slower_since_a_start(w)
+        w.goes("node_numa_remote_ratio", 0.02, 0.6, node="n0")
+
+    assert said(play(slower_since_a_start), "cuda_graph_gap", "host_clean").stance is Stance.FOR
+    assert said(play(far), "cuda_graph_gap", "host_clean").stance is Stance.AGAINST
+
+
+@pytest.mark.parametrize(("text", "told"), [("CPU set renewed", True), ("enforce-eager", False)])
+def test_a_start_that_changed_something_else(text: str, told: bool, play: Play) -> None:
+    def changed(w: World) -> None:
+        slower_since_a_start(w)
+        w.events.append(Event(w.onset - 5.0, "config", "e0", text))
+
+    assert ("only_change" in cues(play(changed), "cuda_graph_gap")) is told
+
+
+def test_a_card_that_got_no_work_does_not_tell_of_a_stall(play: Play) -> None:
+    def blocked(w: World) -> None:
+        a_prompt_larger_than_the_pool(w)
+        w.values("gpu_utilization_ratio", np.where(np.arange(POINTS) >= AT, 0.0, 0.7), **GPU)
+
+    assert "cards" not in cues(play(blocked), "engine_stall")
