@@ -11,17 +11,23 @@ from dataclasses import dataclass
 import numpy as np
 
 from diag.detectors.cues import degree_of
+from diag.detectors.places import findings_here
 from diag.detectors.silence import same_instance
 from diag.detectors.view import View
 from diag.model import Floats, Series
-from diag.quantities import quantity
+from diag.quantities import change, quantity
+from diag.signals import SIGNALS
 
-__all__ = ["IDLE", "Idling", "idling_of"]
+__all__ = ["IDLE", "Idling", "LateHost", "idling_of", "late_host"]
 
 IDLE = 0.05
 """Of the time: a card under load is idle for less than half of this, and scrapes blur it."""
 
 _FEWEST = 6  # points
+_LATE: tuple[tuple[str, int], ...] = (
+    ("node_numa_remote_ratio", 1), ("gpu_numa_match_ratio", -1), ("container_cpu_throttled_ratio", 1),
+    ("node_cpu_pressure_ratio", 1), ("node_major_faults_per_second", 1), ("node_swap_used_bytes", 1),
+)  # fmt: skip
 _HELD = 0.9  # of a request, averaged over a look-back
 
 
@@ -44,6 +50,29 @@ class Idling:
         """For an operator."""
         shares = f"{quantity(self.during, 'ratio')} of the time (before: {quantity(self.before, 'ratio')})"
         return f"a card of {self.instance} runs no kernel for {shares} while requests are there"
+
+
+@dataclass(frozen=True, slots=True)
+class LateHost:
+    """Whether a sign of a host that launches late by itself ``moved``, which, and in words."""
+
+    signal: str
+    moved: bool
+    text: str
+
+
+def late_host(view: View) -> LateHost | None:
+    """Whether the slow engines' hosts became short of CPU or memory, or far from the card; None if unseen."""
+    seen = [(f, sign) for name, sign in _LATE for f in findings_here(view, name)[0]]
+    if not seen:
+        return None
+    most, sign = max(seen, key=lambda pair: pair[1] * pair[0].effect)
+    if sign * most.effect < 1:
+        return LateHost(most.signal, False, "its host is as near the card and as free as before")
+    numbers = change(most.before, most.during, most.unit)
+    return LateHost(
+        most.signal, True, f"{SIGNALS[most.signal].meaning}: {numbers}, which keeps a card waiting by itself"
+    )
 
 
 def idling_of(view: View) -> Idling | None:

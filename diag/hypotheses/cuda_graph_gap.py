@@ -14,15 +14,13 @@ from diag.detectors.batches import BLUR, Batches, batches_of, equal_ratio, pace_
 from diag.detectors.changes import Change
 from diag.detectors.cues import PRESENT, Reach, stated
 from diag.detectors.gpus import worst as worst_gpu
-from diag.detectors.idling import idling_of
-from diag.detectors.places import findings_here
+from diag.detectors.idling import idling_of, late_host
 from diag.detectors.pool import number_of_fact
 from diag.detectors.service import slower
 from diag.detectors.view import View
 from diag.hypotheses.registry import Output
 from diag.model import Card, Mitigation
 from diag.quantities import quantity
-from diag.signals import SIGNALS
 
 CARD = Card(
     id="cuda_graph_gap",
@@ -31,6 +29,7 @@ CARD = Card(
     signs=(
         "time between tokens steps up when the batch crosses a size, and not with length or KV",
         "it does not come back at the load that was fine before",
+        "the card waits between kernels while the batch grows",
         "start-up log: truncated capture sizes, enforce_eager; SGLang: decode passes without a graph",
     ),
     rules_out=("time between tokens does not depend on the batch", "decode always ran in graphs, or never did"),
@@ -47,7 +46,6 @@ NEEDS = (("inter_token_seconds_mean", "eager_decode_ratio"), ("running_requests"
 _STEP = 1.15
 _AFTER = 0.3  # of an incident: a restart later than that did not begin it
 _WITH_SECONDS = 300.0  # around a start: a change that was marked with it
-_HOST = (("node_numa_remote_ratio", 1), ("gpu_numa_match_ratio", -1), ("container_cpu_throttled_ratio", 1), ("node_cpu_pressure_ratio", 1))  # fmt: skip
 _EAGER_WORDS = re.compile(r"\beager\b|cuda[ _-]?graph", re.IGNORECASE)
 
 
@@ -257,14 +255,9 @@ def _since_restart(view: View, restarts: list[Change]) -> Iterator[Output]:
 def _otherwise(view: View, restart: Change) -> Iterator[Output]:
     """What else a start can leave behind: a process far from its card or short of CPU, which launches its steps
     late, too; and whatever else was changed with it."""
-    far = [f for name, sign in _HOST for f in findings_here(view, name)[0] if sign * f.effect >= 1]
-    if far or any(view.each.get(name) for name, _ in _HOST):
-        text = (
-            f"{SIGNALS[far[0].signal].meaning} moved, which makes steps late by itself"
-            if far
-            else "its host is as near and as free as before"
-        )
-        yield stated("host_clean", far[0].signal if far else _HOST[0][0], not far, text)
+    late = late_host(view)
+    if late is not None:
+        yield stated("host_clean", late.signal, not late.moved, late.text)
     marked = [c for c in view.changes if c.kind == "event" and abs(c.time - restart.time) <= _WITH_SECONDS]
     other = [c for c in marked if view.concerns(c.target) and not _EAGER_WORDS.search(c.text)]
     if other:

@@ -276,7 +276,8 @@ WEIGHTS: Mapping[str, Mapping[str, Weight]] = {
         "harm": _w(3, 0.2, "those who met a halt hold the excess"),
         "engine_sees": _w(2, 0.1, "a halt on the way is the network's"),
         "unprovoked": _w(1.2, 0.03, "who is sent work in a beat answers in it"),
-        "gpu_not_busier": _w(1.2, 0.8, "halted, not overloaded"),
+        "card_waits": _w(3, 0.3, "a halted process gives its card no work; long prompts do"),
+        "host_clean": _w(1.2, 0.15, "a host that is far, short or swaps keeps a card waiting, too"),
     },
     "numa_misplacement": {
         "far": _w(12, 0.03, "accesses must go far", driver=True),

@@ -69,3 +69,42 @@ def test_a_card_that_got_no_work_does_not_tell_of_a_stall(play: Play) -> None:
         w.values("gpu_utilization_ratio", np.where(np.arange(POINTS) >= AT, 0.0, 0.7), **GPU)
 
     assert "cards" not in cues(play(blocked), "engine_stall")
+
+
+def halts_that_grow(w: World) -> None:
+    """No records are kept: only the engine's own clocks and its card tell."""
+    late = np.clip((np.arange(POINTS) - AT) / (POINTS - AT), 0.0, 1.0)
+    w.slow(1.5)
+    w.values("gpu_utilization_ratio", 0.99 - 0.5 * late, **GPU)
+    w.goes("node_major_faults_per_second", 0.0, 0.0, node="n0")
+
+
+def test_a_card_that_waits_more_and_more_tells_of_halts(play: Play) -> None:
+    played = play(halts_that_grow)
+    for cue in ("silences", "growing", "host_clean", "engine_sees"):
+        assert said(played, "runtime_pauses", cue).stance is Stance.FOR
+
+
+def test_a_card_that_works_on_speaks_against_halts(play: Play) -> None:
+    def busy(w: World) -> None:
+        halts_that_grow(w)
+        idles(w, 0.01)
+
+    assert said(play(busy), "runtime_pauses", "silences").stance is Stance.AGAINST
+
+
+def test_halts_that_stay_as_long_hardly_tell_of_a_heap_that_grows(play: Play) -> None:
+    def level(w: World) -> None:
+        halts_that_grow(w)
+        idles(w, 0.25)
+
+    grown, same = (play(scene).of("runtime_pauses").confidence for scene in (halts_that_grow, level))
+    assert grown > 0.5 > same
+
+
+def test_a_host_that_swaps_halts_by_itself(play: Play) -> None:
+    def swaps(w: World) -> None:
+        halts_that_grow(w)
+        w.goes("node_major_faults_per_second", 0.0, 900.0, node="n0")
+
+    assert said(play(swaps), "runtime_pauses", "host_clean").stance is Stance.AGAINST
