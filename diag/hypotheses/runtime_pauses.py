@@ -100,6 +100,9 @@ def _card_alone(view: View, idle: Idling) -> Iterator[Output]:
             f"{quantity(share.during, 'ratio')} of requests ask for structured output, which halts steps, too"
         )
         yield stated("unprovoked", share.signal, False, text, degree=0.05)
+    elif share is None:
+        text = "whether structured output is asked for, which halts steps, too, is not known"
+        yield stated("unprovoked", "structured_ratio", False, text, degree=0.2)
     yield Reach({"instances": (idle.instance,)})
 
 

@@ -192,6 +192,7 @@ WEIGHTS: Mapping[str, Mapping[str, Weight]] = {
         "in_step": _w(30, 0.06, "answers that pay for structured requests are the mechanism itself"),
         "queue": _w(10, 0.4, "requests wait for their grammar", "queue", driver=True),
         "parked": _w(2, 0.85, "vLLM parks who waits for a grammar, among others", "queue"),
+        "card_waits": _w(2.5, 0.3, "a mask is filled before a step may go on, and the card waits for it"),
         "cpu": _w(1.5, 0.85, "compiling is the host's work, seldom the API server's"),
         "demand_flat": _w(1.5, 0.4, "more work makes steps longer, too"),
     },

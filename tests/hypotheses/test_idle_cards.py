@@ -108,3 +108,29 @@ def test_a_host_that_swaps_halts_by_itself(play: Play) -> None:
         w.goes("node_major_faults_per_second", 0.0, 900.0, node="n0")
 
     assert said(play(swaps), "runtime_pauses", "host_clean").stance is Stance.AGAINST
+
+
+def test_who_asks_for_structured_output_is_not_known_without_records(play: Play) -> None:
+    assert said(play(halts_that_grow), "runtime_pauses", "unprovoked").stance is Stance.AGAINST
+
+
+@pytest.mark.parametrize(("share", "waits"), [(0.3, True), (0.01, False)])
+def test_a_step_that_waits_for_its_mask_keeps_the_card_waiting(share: float, waits: bool, play: Play) -> None:
+    def masked(w: World) -> None:
+        w.slow(1.5)
+        w.goes("grammar_queue_requests", 0.0, 5.0)
+        idles(w, share)
+
+    assert (said(play(masked), "grammar_stall", "card_waits").stance is Stance.FOR) is waits
+
+
+@pytest.mark.parametrize(("during_ratio", "short"), [(0.93, True), (0.75, False)])
+def test_a_cpu_that_is_full_now_is_short_however_it_wandered(
+    during_ratio: float, short: bool, play: Play
+) -> None:
+    def wanders(w: World) -> None:
+        w.slow(1.5)
+        swings = 0.58 + 0.3 * np.sin(np.arange(POINTS) / 9.0)
+        w.values("node_cpu_user_ratio", np.where(during, during_ratio, swings), node="n0")
+
+    assert (said(play(wanders), "host_cpu_starvation", "cpu").stance is Stance.FOR) is short
