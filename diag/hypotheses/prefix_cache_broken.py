@@ -117,8 +117,10 @@ def examine(view: View) -> Iterator[Output]:
     share = view.phases.share("prefill")
     if share is not None:
         what = "prefill"
-        if extra is not None and extra.anew >= 0.5 and extra.during > 2 * extra.before:
-            # An engine that computes twice as much lets others wait for it.
+        rate = view.finding("arrivals_per_second", "first_tokens_per_second")
+        level = rate is None or rate.effect < 1
+        if level and extra is not None and extra.anew >= 0.5 and extra.during > 2 * extra.before:
+            # An engine that computes twice as much for as many requests lets others wait for it.
             share = min(1.0, share + (view.phases.share("queue") or 0.0))
             what = "prefill, or the queue for it"
         yield stated(
