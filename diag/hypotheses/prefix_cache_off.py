@@ -94,8 +94,7 @@ def _asked(view: View) -> Evidence | None:
     queries = view.fleet.get("prefix_cache_query_tokens_per_second")
     if queries is None:
         return None
-    tokens = view.fleet.get("prompt_tokens_per_second")
-    served = tokens is not None and tokens.during > 1
+    served = _served(view)
     silent = served and _silent(view, queries)
     lost = served and not silent and _found_no_more(view)
     if silent:
@@ -116,6 +115,12 @@ def _asked(view: View) -> Evidence | None:
         degree=_LIKELY_OFF if lost else None,
         decisive=queries.during > 0 and queries.present_ratio >= PRESENT,
     )
+
+
+def _served(view: View) -> bool:
+    """Whether prompts are read, to the end: metrics that stand still tell nothing of the cache."""
+    tokens, late = view.fleet.get("prompt_tokens_per_second"), _late(view, "prompt_tokens_per_second")
+    return tokens is not None and tokens.during > 1 and (late is None or late > 1)
 
 
 def _silent(view: View, queries: Finding) -> bool:
@@ -153,7 +158,7 @@ def _switched(view: View) -> Iterator[Output]:
         return
     hits = view.finding("prefix_cache_hit_ratio")
     queries, cached = view.fleet.get(signal), view.finding("request_cached_tokens")
-    if queries is not None and queries.before > 0 and _silent(view, queries):
+    if queries is not None and queries.before > 0 and _served(view) and _silent(view, queries):
         text = "until the onset prompts were looked up in the prefix cache, since then none is"
         yield stated("switched", signal, True, text, onset=queries.onset)
     elif hits is not None and hits.before > _HELD and hits.effect <= -1:
