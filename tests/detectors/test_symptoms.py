@@ -227,7 +227,7 @@ def test_a_page_that_repeats_itself_says_nothing_of_the_engine(
 def test_a_level_that_rises_though_its_points_overlap_is_an_episode() -> None:
     # Slowest first tokens of few requests: hardly a point is beyond all before, and the level is another one.
     wide = np.exp(np.random.default_rng(5).normal(0, 0.5, 360))
-    times = START + STEP * np.arange(360)
+    times: Floats = START + STEP * np.arange(360, dtype=np.float64)
     wide[240:] *= 2.0
     found = find_episode(
         Course("ttft_seconds_p95", {"instance": "e0"}, "seconds", times, wide, 1), Window(times[0], times[-1])
