@@ -14,12 +14,14 @@ from diag.detectors.silence import same_instance
 from diag.detectors.view import View
 from diag.model import Floats, Series
 
-__all__ = ["Batches", "batches_of", "equal_ratio", "pace_since"]
+__all__ = ["BLUR", "Batches", "batches_of", "equal_ratio", "pace_since"]
+
+BLUR = 0.2
+"""Of a size: a gauge averaged over a look-back blurs which side of it the batch was on."""
 
 _FEWEST = 6  # points on either side of a size
 _OCTAVE_POINTS = 3
 _LEAST_SIZE = 8.0  # no engine captures less by itself; small batches are where prefill weighs most
-_BLUR = 0.2  # of a size: a gauge averaged over a look-back blurs which side of it the batch was on
 _CANDIDATES = 24
 _PREFILLS = ("computed_prompt_tokens_per_second", "prompt_tokens_per_second")
 
@@ -94,7 +96,7 @@ def _at(view: View, instance: str, size: float, points: _Points) -> Batches:
     bad = points.times >= view.spans.incident.start
     jump, error = float("nan"), float("nan")
     if min(beyond.sum(), (~beyond).sum()) >= _FEWEST:
-        above = 1.0 / (1.0 + np.exp(-np.clip((running - size) / (_BLUR * size / 4), -30.0, 30.0)))
+        above = 1.0 / (1.0 + np.exp(-np.clip((running - size) / (BLUR * size / 4), -30.0, 30.0)))
         causes = np.column_stack([running, points.prefill, above])
         jump, error = _step(causes, seconds, beyond, view.spans.overlap_points)
     return Batches(

@@ -13,14 +13,18 @@ from diag.records.cohorts import Flags
 
 __all__ = ["Hit", "crowding_of_hit", "hit_clients", "requests_of_hit"]
 
+_OTHER_TROUBLE = (
+    0.1  # of the worst client's extra wait: what is an order of magnitude less has another reason
+)
 _FEWEST = 6  # requests of one client on either side
 _NOTICED = ((0.5, 1.5, 0.3), (0.95, 1.5, 0.5))  # quantile, ratio, seconds (see ``symptoms.LIMITS``)
 
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """``names``: clients whose median wait, or the worst of twenty, rose so that they notice; ``known``:
-    clients with enough requests to say; ``share``: of all extra seconds, those of the one that waits most."""
+    """``names``: clients whose median wait, or the worst of twenty, rose so that they notice, and not ten
+    times less than the worst one's; ``known``: clients with enough requests to say; ``share``: of all extra
+    seconds, those of the one that waits most."""
 
     names: tuple[str, ...]
     known: int
@@ -33,21 +37,22 @@ def hit_clients(view: View) -> Hit | None:
         return None
     r, work = view.workload.requests, view.workload
     wait = np.where(np.isfinite(r.waited), r.waited, r.duration)
-    names, extra, known = [], [], 0
+    noticed: dict[str, float] = {}
+    extra: list[float] = []
     for code, name in enumerate(r.tenants):
         own = (r.tenant == code) & np.isfinite(wait)
         before, during = wait[own & work.baseline], wait[own & work.incident]
         if len(before) < _FEWEST or len(during) < _FEWEST:
             continue
-        known += 1
-        usual = float(np.median(before))
-        extra.append(float(np.maximum(during - usual, 0.0).sum()))
+        beyond = np.maximum(during - float(np.median(before)), 0.0)
+        extra.append(float(beyond.sum()))
         if _notices(before, during):
-            names.append(name)
-    if not known:
+            noticed[name] = float(beyond.mean())
+    if not extra:
         return None
-    total = sum(extra)
-    return Hit(tuple(names), known, max(extra) / total if total > 0 else 0.0)
+    worst, total = max(noticed.values(), default=0.0), sum(extra)
+    names = tuple(name for name, seconds in noticed.items() if seconds >= _OTHER_TROUBLE * worst)
+    return Hit(names, len(extra), max(extra) / total if total > 0 else 0.0)
 
 
 def _notices(before: Floats, during: Floats) -> bool:

@@ -20,7 +20,7 @@ from diag.stats.changepoint import change_points, dominant_step, exceedance_onse
 from diag.stats.robust import mad_sigma
 from diag.stats.shift import block_means
 
-__all__ = ["Episode", "begins_bad", "common_onset", "find_episode", "symptom_of"]
+__all__ = ["Episode", "begins_bad", "common_onset", "find_episode", "symptom_of", "weight_of"]
 
 _REFERENCE_SHARE = 0.25  # of the window, taken as quiet until an onset is found
 _SIGMAS = 3.0
@@ -31,6 +31,7 @@ _TOGETHER = 8  # grid steps between onsets that belong together
 _WEIGHTY = 0.25  # of the heaviest group's weight: an earlier group that light is another matter
 _BEYOND = 4.0  # times the longest wait until then
 _CLEAREST = 25.0
+_PLAIN = 6.0  # standard errors that need no point beyond the noise: quiet windows hardly reach it
 _CLEAR = 4.0  # standard errors: dozens of courses are looked at, and each split is the best of hundreds
 
 
@@ -61,29 +62,23 @@ def find_episode(course: Course, window: Window, baseline: Window | None = None)
         return None
     quiet = _reference(times, values, baseline, limit, course.overlap)
     lasting = _Lasting(max(3, int(np.ceil(1.6 * course.overlap))), max(8, 12 * course.overlap))
+    if limit.fact:
+        lasting = _Lasting(2, len(values))
     at = _exceeds(values, quiet, limit, lasting, baseline is None)
-    if at is None:
-        return None
-    score = _CLEAREST  # somebody marked what is quiet: then nothing has to be proven
-    last = int(np.flatnonzero(values > _threshold(values[quiet], limit))[-1])
-    if baseline is None:
-        placed = _placed(values, last, limit, lasting, course.overlap)
+    score = _CLEAREST  # somebody marked what is quiet, or it is no sample: then nothing has to be proven
+    if baseline is None and not limit.fact:
+        last = _last_bad(values, quiet, limit)
+        placed = None if at is None else _placed(values, last, limit, lasting, course.overlap)
+        placed = (
+            placed or _shifted(values, limit, course.overlap) or _unheard_of(values, limit, course.overlap)
+        )
         if placed is None:
             return None
         at, score = placed
         quiet = np.arange(len(times)) < max(at - course.overlap, 3)
-    threshold = _threshold(values[quiet], limit)
-    last = max(int(i) for i in (*np.flatnonzero(values > threshold)[-1:], last))
-    if last < at:
+    if at is None:
         return None
-    tail = len(times) - 1 - last
-    end = window.end if tail <= max(lasting.of, len(times) // 5) else float(times[last])
-    span = (times >= times[at]) & (times <= end)
-    before, during = float(np.mean(values[quiet])), float(np.mean(values[span]))
-    strength = min(
-        np.log(max(during, 1e-9) / max(before, 1e-9)) / np.log(limit.ratio), (during - before) / limit.amount
-    )
-    return Episode(course, float(times[at]), end, before, during, float(strength), threshold, score)
+    return _episode(course, times, values, _Found(at, score, quiet, lasting), limit, window)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,12 +89,68 @@ class _Lasting:
     of: int
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Found:
+    """Where it goes bad, how clear that is, which points are quiet, and what lasting means."""
+
+    at: int
+    score: float
+    quiet: np.ndarray
+    lasting: _Lasting
+
+
+def _episode(
+    course: Course, times: Floats, values: Floats, found: _Found, limit: Limit, window: Window
+) -> Episode | None:
+    at, quiet = found.at, found.quiet
+    last = _last_bad(values, quiet, limit)
+    if last < at:
+        return None
+    tail = len(times) - 1 - last
+    end = window.end if tail <= max(found.lasting.of, len(times) // 5) else float(times[last])
+    span = (times >= times[at]) & (times <= (times[last] if limit.fact else end))
+    before, during = float(np.mean(values[quiet])), float(np.mean(values[span]))
+    strength = min(
+        np.log(max(during, 1e-9) / max(before, 1e-9)) / np.log(limit.ratio), (during - before) / limit.amount
+    )
+    if limit.fact:
+        strength = max(strength, 1.0)
+    threshold = _threshold(values[quiet], limit)
+    return Episode(course, float(times[at]), end, before, during, float(strength), threshold, found.score)
+
+
+def _last_bad(values: Floats, quiet: np.ndarray, limit: Limit) -> int:
+    bad = np.flatnonzero(values > _threshold(values[quiet], limit)) if quiet.any() else np.array([])
+    return int(bad[-1]) if len(bad) else -1
+
+
+def _shifted(values: Floats, limit: Limit, overlap: int) -> tuple[int, float] | None:
+    """Where the level rises plainly and for good, though most points of both levels overlap; how plainly."""
+    step = dominant_step(_scaled(values, limit), min_size=max(3, 3 * overlap))
+    if step is None or step.score < _PLAIN or step.at < len(values) // 4:
+        return None
+    return step.at, step.score
+
+
+def _unheard_of(values: Floats, limit: Limit, overlap: int) -> tuple[int, float] | None:
+    """Where waits begin, however rare, that are many times as long as any before.
+
+    How often they come is not known, so they must be several events, not one smeared over a look-back."""
+    first = len(values) // 4
+    longest = np.maximum.accumulate(values)[first - 1 : -1]
+    bar = np.maximum(_BEYOND * longest, longest + _BEYOND * limit.amount)
+    for at in first + np.flatnonzero(values[first:] > bar):
+        if int((values[at:] > bar[at - first]).sum()) > 2 * overlap + 1:
+            return int(at), _PLAIN
+    return None
+
+
 def _placed(
     values: Floats, last: int, limit: Limit, lasting: _Lasting, overlap: int
 ) -> tuple[int, float] | None:
     """Where the course goes bad, and how clear that is; None when its level does not really change."""
     step = dominant_step(_scaled(values[: last + 1], limit))
-    if step is None or step.score < _CLEAR:
+    if last < 0 or step is None or step.score < _CLEAR:
         return None
     quiet = np.arange(len(values)) < max(step.at - overlap, 3)
     at = _exceeds(values, quiet, limit, lasting, True)
@@ -232,6 +283,11 @@ def _backdate(values: Floats, at: int, limit: Limit, overlap: int) -> int:
     return start
 
 
+def weight_of(episodes: Sequence[Episode]) -> float:
+    """How much they say together: the clearness of each times its strength, neither without bounds."""
+    return sum(min(e.score, _CLEAREST) * min(e.strength, 3.0) for e in episodes)
+
+
 def common_onset(episodes: Sequence[Episode], step_seconds: float) -> float:
     """When the incident begins: the start of the first group of onsets, close together, that carries weight.
 
@@ -243,7 +299,7 @@ def common_onset(episodes: Sequence[Episode], step_seconds: float) -> float:
         if episode.onset - before.onset > _TOGETHER * step_seconds:
             groups.append([])
         groups[-1].append(episode)
-    weights = [sum(min(e.score, _CLEAREST) * min(e.strength, 3.0) for e in group) for group in groups]
+    weights = [weight_of(group) for group in groups]
     heavy = (g for g, w in zip(groups, weights, strict=True) if w >= _WEIGHTY * max(weights))
     return next(heavy)[0].onset
 

@@ -67,10 +67,14 @@ def excess_seconds(requests: Requests, base: Flags, inc: Flags) -> Floats:
 
 
 def _behind(requests: Requests, long: Flags) -> Flags:
-    """Which requests arrived while some flagged request was waiting for its first token."""
-    starts = requests.ts[long & np.isfinite(requests.waited)]
-    ends = starts + requests.waited[long & np.isfinite(requests.waited)]
-    begun = np.searchsorted(starts, requests.ts, side="left")
-    over = np.searchsorted(np.sort(ends), requests.ts, side="left")
-    flags: Flags = begun > over
+    """Which requests arrived while some flagged request was waiting for its first token on their engine."""
+    flags: Flags = np.zeros(len(requests), dtype=bool)
+    giants = long & np.isfinite(requests.waited)
+    for code in np.unique(requests.instance[giants]):
+        here = requests.instance == code
+        starts = np.sort(requests.ts[giants & here])
+        ends = np.sort((requests.ts + requests.waited)[giants & here])
+        begun = np.searchsorted(starts, requests.ts[here], side="left")
+        over = np.searchsorted(ends, requests.ts[here], side="left")
+        flags[here] = begun > over
     return flags

@@ -139,7 +139,8 @@ def crowding(view: View, chosen: Flags | None = None) -> float | None:
     if view.workload is None:
         return None
     r, work = view.workload.requests, view.workload
-    wait = np.where(np.isfinite(r.waited), r.waited, r.duration)
+    held = np.maximum(r.duration - r.upstream, 0.0)  # a gateway's log: an answer's own length is no wait
+    wait = np.where(np.isfinite(r.waited), r.waited, np.where(np.isfinite(held), held, r.duration))
     keep = work.incident & np.isfinite(wait)
     keep &= chosen if chosen is not None else np.ones(len(r), dtype=bool)
     if keep.sum() < _CROWD_FEWEST:

@@ -15,12 +15,17 @@ from diag.detectors.workload import Workload
 from diag.model import Floats
 from diag.records.cohorts import Flags, Requests
 
-__all__ = ["Costly", "Extra", "costly_of", "extra_of", "new_work", "steps_of_giants"]
+__all__ = ["Costly", "Extra", "Payers", "costly_of", "extra_of", "new_work", "payers_of"]
 
 _FEWEST = 8
-_GIANT = 1.5  # times what nine tenths of the usual requests need
+_GIANT = 1.5  # times what three quarters of the usual requests need less than, with slack
 _LEAST_RATE = 30.0  # tokens per second below which nothing is said of where they come from
-_QUEUED = 2.0  # first tokens' 95th percentile over a giant's own prefill: it waits for others, too
+_LEAST_GAP_SECONDS = 0.01
+# A newcomer waits for the rest of the step that runs and for its own: up to two of the gaps that streams see.
+_IN_ONE_STEP = 1.5
+_WITH_GIANTS = 2.0  # the same where the long prompts' own first tokens are among them
+_STEEPNESS = 4.0
+_OWN_STEPS = 1.2  # gaps that a long prompt takes itself if it is computed in one step
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,6 +48,23 @@ class Extra:
     before: float
     during: float
     anew: float
+
+
+@dataclass(frozen=True, slots=True)
+class Payers:
+    """Who pays for long prompts: ``gap_seconds``: how much longer answers stand still (99th percentile),
+    ``wait_seconds``: how much later the others' first tokens come (95th). ``ratio``: the second over what a
+    prompt computed in one step would make of the first; above 1 those who wait behind pay, below those who
+    stream."""
+
+    gap_seconds: float
+    wait_seconds: float
+    ratio: float
+
+    @property
+    def waiting(self) -> float:
+        """Degree (0 … 1) to which those behind pay."""
+        return 1.0 / (1.0 + float(self.ratio**-_STEEPNESS))
 
 
 def new_work(requests: Requests, base: Flags) -> Floats:
@@ -76,7 +98,7 @@ def costly_of(work: Workload) -> Costly | None:
     if len(usual) < 12:
         return None
     limit = 1.25 * float(np.quantile(usual, 0.75))
-    flags: Flags = np.nan_to_num(tokens) > max(_GIANT * float(np.quantile(usual, 0.9)), 2 * limit)
+    flags: Flags = np.nan_to_num(tokens) > max(float(np.quantile(usual, 0.9)), _GIANT * limit)
     if requests.sessions and work.growth is not None:
         flags &= ~work.growth.grown
     before, during = (_beyond(tokens, flags, window, limit) for window in (work.baseline, work.incident))
@@ -129,23 +151,42 @@ def _extra(before: float, during: float, lost: float) -> Extra | None:
     return Extra(before, during, float(np.clip(lost / grown, 0.0, 1.0)))
 
 
-def steps_of_giants(view: View) -> tuple[float, float] | None:
-    """The longest gaps in answers (99th percentile), and how long a giant takes to its first token when
-    nothing else delays it, both in seconds, in the incident; None where either is unknown.
-
-    Computed in one step it makes a gap as long as itself; in many it makes small ones, and holds up only
-    those behind it."""
+def payers_of(view: View) -> Payers | None:
+    """Compare the two blows in the incident; None where gaps or first tokens are not known."""
     gap = view.fleet.get("inter_token_seconds_p99")
     if gap is None:
         return None
-    if view.workload is not None:
-        costly = costly_of(view.workload)
-        if costly is not None:
+    longer = max(gap.during - gap.before, _LEAST_GAP_SECONDS)
+    costly = costly_of(view.workload) if view.workload is not None else None
+    if view.workload is not None and costly is not None:
+        late = _later(view.workload, ~costly.flags)
+        if late is not None:
+            ratio = _bounded(late / longer / _IN_ONE_STEP)
             waits = view.workload.requests.waited[costly.flags & view.workload.incident]
             waits = waits[np.isfinite(waits)]
             if len(waits) >= _FEWEST:
-                return gap.during, float(np.quantile(waits, 0.25))
+                own = float(np.quantile(waits, 0.25)) / max(gap.during, _LEAST_GAP_SECONDS)
+                ratio = float(np.sqrt(ratio * _bounded(own / _OWN_STEPS)))
+            return Payers(longer, late, ratio)
     first = view.fleet.get("ttft_seconds_p95")
-    if first is None or first.effect < 1:
+    if first is None:
         return None
-    return gap.during, first.during / _QUEUED
+    late = first.during - first.before
+    return Payers(longer, late, _bounded(late / longer / _WITH_GIANTS))
+
+
+def _bounded(ratio: float) -> float:
+    """Beyond a factor of four it is another matter, a queue for example."""
+    return float(np.clip(ratio, 0.25, 4.0))
+
+
+def _later(work: Workload, among: Flags) -> float | None:
+    """How much later the first tokens of requests come, at the 95th percentile, in seconds."""
+    sides = []
+    for window in (work.baseline, work.incident):
+        waits = work.requests.waited[window & among]
+        waits = waits[np.isfinite(waits)]
+        if len(waits) < 2 * _FEWEST:
+            return None
+        sides.append(float(np.quantile(waits, 0.95)))
+    return sides[1] - sides[0]

@@ -25,17 +25,21 @@ __all__ = ["LIMITS", "Course", "Limit", "metric_courses"]
 @dataclass(frozen=True, slots=True)
 class Limit:
     """How far a course must go to be felt: by ``ratio`` *and* by ``amount`` in its unit. ``share``: it is one
-    (or a rate of what should not be at all), and rests at 0."""
+    (or a rate of what should not be at all), and rests at 0. ``fact``: it is never 1 by chance, so that being
+    seen is all it needs."""
 
     ratio: float
     amount: float
     share: bool = False
+    fact: bool = False
 
 
 LIMITS: Mapping[str, Limit] = {
     "ttft_seconds_p95": Limit(1.5, 0.5),
     "ttft_seconds_p50": Limit(1.5, 0.3),
     "ttft_seconds_mean": Limit(1.5, 0.3),
+    "gateway_wait_seconds_p95": Limit(1.5, 0.5),
+    "gateway_wait_seconds_mean": Limit(1.5, 0.3),
     "e2e_seconds_mean": Limit(1.5, 1.0),
     "inter_token_seconds_mean": Limit(1.35, 0.010),
     "http_errors_per_second": Limit(1.5, 0.05, share=True),
@@ -43,8 +47,8 @@ LIMITS: Mapping[str, Limit] = {
     "aborted_ratio": Limit(1.5, 0.15, share=True),
     "error_ratio": Limit(1.5, 0.10, share=True),
     "unfinished_ratio": Limit(1.5, 0.25, share=True),
-    "standstill_ratio": Limit(1.5, 0.5, share=True),
-    "unreachable_ratio": Limit(1.5, 0.2, share=True),
+    "standstill_ratio": Limit(1.5, 0.5, share=True, fact=True),
+    "unreachable_ratio": Limit(1.5, 0.2, share=True, fact=True),
 }
 
 _DOWN_SECONDS = 75.0  # all in all: below that an engine that restarts is nobody's incident

@@ -13,6 +13,7 @@ import numpy as np
 from diag.detectors.changes import Change, Outage, changes_of, outages_of
 from diag.detectors.episodes import Episode
 from diag.detectors.findings import Spans, fleet_series, judge_series, weight_signal
+from diag.detectors.outside import outside_engine
 from diag.detectors.workload import Workload, workload_of
 from diag.model import Case, Finding, Floats, Series, Window
 from diag.records.cohorts import Requests
@@ -151,9 +152,10 @@ def view_of(case: Case, spans: Spans, episodes: tuple[Episode, ...], requests: R
             if found is not None:
                 fleet[name] = found
     work = workload_of(requests, spans.baseline, spans.settled) if requests is not None else None
+    outside = outside_engine(case, requests, spans) if requests is not None else None
     onset = spans.incident.start
     return View(
-        case, spans, episodes, onset, affected, spared, fleet, each, work, _phases(fleet, work),
+        case, spans, episodes, onset, affected, spared, fleet, each, work, _phases(fleet, work, outside),
         changes_of(case), outages_of(case), _pins(case, spans),
     )  # fmt: skip
 
@@ -183,7 +185,9 @@ def _fleet_weights(case: Case, name: str, instances: tuple[str, ...] | None) -> 
     return merged.values if merged is not None else None
 
 
-def _phases(fleet: Mapping[str, Finding], work: Workload | None) -> Phases:
+def _phases(
+    fleet: Mapping[str, Finding], work: Workload | None, outside: tuple[float, float] | None
+) -> Phases:
     def excess(name: str) -> float | None:
         found = fleet.get(name)
         return found.during - found.before if found is not None else None
@@ -198,8 +202,8 @@ def _phases(fleet: Mapping[str, Finding], work: Workload | None) -> Phases:
         measured = work.findings.get("client_gap_seconds")
         if measured is not None:
             gap = measured.during - measured.before
-        elif client is not None and engine is not None:
-            gap = client - engine
+        elif outside is not None:
+            gap, client = outside[0], sum(outside)
     front = None
     if engine is not None and queue is not None and prefill is not None:
         front = max(engine - max(queue, 0.0) - max(prefill, 0.0), 0.0)

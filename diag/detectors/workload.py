@@ -72,6 +72,10 @@ def _courses_of(
     waited, duration = requests.waited[chosen], requests.duration[chosen]
     yield Course("ttft_seconds_p50", scope, "seconds", centres, _binned(ts, waited, edges, 0.5), 1)
     yield Course("ttft_seconds_p95", scope, "seconds", centres, _binned(ts, waited, edges, 0.95), 1)
+    # A gateway's log knows no first token; what an answer took beyond its upstream's time was waiting.
+    held = np.maximum(duration - requests.upstream[chosen], 0.0)
+    yield Course("gateway_wait_seconds_p95", scope, "seconds", centres, _binned(ts, held, edges, 0.95), 1)
+    yield Course("gateway_wait_seconds_mean", scope, "seconds", centres, _binned(ts, held, edges, None), 1)
     # What befalls a request in mid-answer counts when it shows, not when the request was sent.
     ended = ts + np.nan_to_num(duration)
     order = np.argsort(ended, kind="stable")

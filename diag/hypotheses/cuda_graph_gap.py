@@ -10,10 +10,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from diag.detectors.batches import Batches, batches_of, equal_ratio, pace_since
+from diag.detectors.batches import BLUR, Batches, batches_of, equal_ratio, pace_since
 from diag.detectors.changes import Change
 from diag.detectors.cues import PRESENT, Reach, stated
 from diag.detectors.gpus import worst as worst_gpu
+from diag.detectors.idling import idling_of, late_host
 from diag.detectors.pool import number_of_fact
 from diag.detectors.service import slower
 from diag.detectors.view import View
@@ -28,6 +29,7 @@ CARD = Card(
     signs=(
         "time between tokens steps up when the batch crosses a size, and not with length or KV",
         "it does not come back at the load that was fine before",
+        "the card waits between kernels while the batch grows",
         "start-up log: truncated capture sizes, enforce_eager; SGLang: decode passes without a graph",
     ),
     rules_out=("time between tokens does not depend on the batch", "decode always ran in graphs, or never did"),
@@ -43,6 +45,7 @@ CARD = Card(
 NEEDS = (("inter_token_seconds_mean", "eager_decode_ratio"), ("running_requests",))
 _STEP = 1.15
 _AFTER = 0.3  # of an incident: a restart later than that did not begin it
+_WITH_SECONDS = 300.0  # around a start: a change that was marked with it
 _EAGER_WORDS = re.compile(r"\beager\b|cuda[ _-]?graph", re.IGNORECASE)
 
 
@@ -66,6 +69,9 @@ def examine(view: View) -> Iterator[Output]:
             yield from _below(view, worst)
         if worst.jump >= _STEP:
             yield Reach({"instances": (worst.instance,)})
+    yield from _gaps(view)
+    if restarts:
+        yield from _otherwise(view, restarts[0])
     clock = worst_gpu(view, "gpu_sm_clock_hertz", -1)
     if clock is not None:
         yield stated(
@@ -196,11 +202,27 @@ def _beyond(batches: Batches, size: float) -> Output:
 
 
 def _below(view: View, batches: Batches) -> Iterator[Output]:
-    """At a batch that has its graph the machine is as fast as before."""
-    ratio = equal_ratio(view, batches.instance, "inter_token_seconds_mean", most=batches.size)
+    """At a batch that has its graph the machine is as fast as before; a gauge near the size hides some that have
+    none, so that a part of the step may be left there."""
+    ratio = equal_ratio(view, batches.instance, "inter_token_seconds_mean", most=(1 - BLUR) * batches.size)
     if ratio is not None:
         text = f"at equal batches below that size tokens take ×{ratio:.2f} what they took"
-        yield stated("below_flat", "inter_token_seconds_mean", ratio < 1.15, text)
+        whole = max(batches.jump - 1.0, _STEP - 1.0) if np.isfinite(batches.jump) else _STEP - 1.0
+        degree = min(max(1.0 - 0.5 * (ratio - 1.0) / (0.6 * whole), 0.0), 1.0)
+        yield stated("below_flat", "inter_token_seconds_mean", degree >= 0.5, text, degree=degree)
+
+
+def _gaps(view: View) -> Iterator[Output]:
+    """Kernels that are launched one by one leave the card waiting between them; a full batch, a full pool or a
+    slow card does not, and a halt leaves it busy in between."""
+    idle = idling_of(view)
+    if idle is None:
+        return
+    true = idle.degree >= 0.5 and idle.full_ratio < 0.5
+    yield stated(
+        "gaps", "gpu_utilization_ratio", true, idle.text, before=1 - idle.before, during=1 - idle.during, unit="ratio",
+        degree=idle.degree * (1 - idle.full_ratio),
+    )  # fmt: skip
 
 
 def _since_restart(view: View, restarts: list[Change]) -> Iterator[Output]:
@@ -228,6 +250,19 @@ def _since_restart(view: View, restarts: list[Change]) -> Iterator[Output]:
             text,
             degree=min(max(1.0 - share / 1.4, 0.05), 0.95),
         )
+
+
+def _otherwise(view: View, restart: Change) -> Iterator[Output]:
+    """What else a start can leave behind: a process far from its card or short of CPU, which launches its steps
+    late, too; and whatever else was changed with it."""
+    late = late_host(view)
+    if late is not None:
+        yield stated("host_clean", late.signal, not late.moved, late.text)
+    marked = [c for c in view.changes if c.kind == "event" and abs(c.time - restart.time) <= _WITH_SECONDS]
+    other = [c for c in marked if view.concerns(c.target) and not _EAGER_WORDS.search(c.text)]
+    if other:
+        text = f"a change came with that start and says nothing of graphs: {other[-1].text}"
+        yield stated("only_change", "inter_token_seconds_mean", False, text)
 
 
 def _prefill_ratio(view: View) -> float | None:

@@ -147,6 +147,8 @@ def _cards(view: View, still: Standstill) -> Iterator[Output]:
     found, here = series_here(view, "gpu_utilization_ratio")
     inside = Window(still.window.start + view.spans.look_back_seconds, still.window.end)
     seen = [one for series in found if (one := _card(view, series, inside)) is not None]
+    if still.running < 0.5:  # a card that nobody gave work says nothing by being idle
+        seen = [pair for pair in seen if pair[0] != "idle"]
     if not seen:
         return
     stopped = [text for state, text in seen if state != "works"]

@@ -12,6 +12,7 @@ import numpy as np
 
 from diag.detectors.cues import PRESENT, rises, stated
 from diag.detectors.holdups import held_up_by
+from diag.detectors.idling import idling_of
 from diag.detectors.rhythm import rhythm_of_arrivals
 from diag.detectors.service import demand_of
 from diag.detectors.view import View
@@ -66,6 +67,16 @@ def examine(view: View) -> Iterator[Output]:
     cpu = view.fleet.get("engine_cpu_ratio")
     if cpu is not None:
         yield rises("cpu", cpu, "CPU of the serving process")
+    idle = idling_of(view)
+    if idle is not None:
+        yield stated(
+            "card_waits",
+            "gpu_utilization_ratio",
+            idle.degree >= 0.5,
+            idle.text,
+            degree=idle.degree,
+            unit="ratio",
+        )
     demand = demand_of(view)
     if demand.known >= 2:
         text = f"demand rose: {', '.join(demand.moved)}" if demand.moved else "demand did not rise"

@@ -11,13 +11,13 @@ from collections.abc import Iterator
 import numpy as np
 
 from diag.detectors.cues import Explained, degree_of, flat, rises, stated
-from diag.detectors.exposure import exposure_of
+from diag.detectors.exposure import Exposure, exposure_of
 from diag.detectors.lengths import climb_of
-from diag.detectors.new_work import costly_of, steps_of_giants
+from diag.detectors.new_work import Costly, costly_of, extra_of, payers_of
 from diag.detectors.view import View
 from diag.detectors.workload import Workload
 from diag.hypotheses.registry import Output
-from diag.model import Card, Mitigation
+from diag.model import Card, Finding, Mitigation
 from diag.quantities import quantity
 
 CARD = Card(
@@ -50,7 +50,7 @@ def examine(view: View) -> Iterator[Output]:
         yield from _records(work, work.growth.usual_tokens)
     else:
         yield from _metrics(view)
-    yield from _many_steps(view)
+    yield from _payers(view)
     usage = view.fleet.get("kv_cache_usage_ratio")
     if usage is not None:
         most = max(usage.peak, usage.during)
@@ -80,9 +80,8 @@ def _records(work: Workload, usual_tokens: float) -> Iterator[Output]:
         if count
         else f"no prompt that needs far more computing than the usual {usual} and is not a session's history"
     )
-    # A few giants do, if each holds many up: a tenth of the tokens is enough.
-    share = (costly.during - costly.before) / 0.2
-    held = min(degree_of(share / 0.5), 0.7 + 0.25 * max(share, 0.0)) if count >= 3 else 0.0
+    seen = exposure_of(work.requests, costly.flags, work.baseline, work.incident) if count else None
+    held = _held(costly, count, seen, int((costly.flags & work.baseline).sum()), work)
     yield stated(
         "giants",
         "giant_prompt_ratio",
@@ -94,9 +93,6 @@ def _records(work: Workload, usual_tokens: float) -> Iterator[Output]:
         degree=held,
         decisive=count == 0 and _all_short(work, usual_tokens),
     )
-    if not count:
-        return
-    seen = exposure_of(work.requests, costly.flags, work.baseline, work.incident)
     if seen is not None:
         ratio = seen.behind_seconds / max(seen.free_seconds, 1e-6)
         text = f"{seen.behind} short requests behind a giant waited {quantity(seen.behind_seconds, 'seconds')}, {seen.free} others {quantity(seen.free_seconds, 'seconds')} (medians)"
@@ -114,21 +110,26 @@ def _records(work: Workload, usual_tokens: float) -> Iterator[Output]:
             yield Explained(seen.excess_share)
 
 
-def _many_steps(view: View) -> Iterator[Output]:
+def _held(costly: Costly, count: int, seen: Exposure | None, usual: int, work: Workload) -> float:
+    """Degree (0 … 1) to which there are giants that matter: a tenth of the tokens is enough, or fewer where
+    they came with the trouble and most of it is behind them."""
+    if count < 3:
+        return 0.0
+    share = (costly.during - costly.before) / 0.2
+    held = min(degree_of(share / 0.5), 0.7 + 0.25 * max(share, 0.0))
+    rates = count / max(int(work.incident.sum()), 1), usual / max(int(work.baseline.sum()), 1)
+    if seen is not None and rates[0] > 2 * rates[1] and seen.excess_share >= 0.5:
+        held = max(held, 0.25 + 0.5 * seen.excess_share)
+    return held
+
+
+def _payers(view: View) -> Iterator[Output]:
     """A giant that takes many steps makes small gaps in answers and long waits behind it."""
-    seen = steps_of_giants(view)
+    seen = payers_of(view)
     if seen is None:
         return
-    gap, wait = seen
-    ratio = gap / max(wait, 1e-6)
-    text = f"a giant takes {quantity(wait, 'seconds')} to its first token, answers beside it stand still for {quantity(gap, 'seconds')} at most"
-    yield stated(
-        "many_steps",
-        "inter_token_seconds_p99",
-        ratio < 0.7,
-        text,
-        degree=float(np.clip(1 - ratio / 1.4, 0.0, 1.0)),
-    )
+    text = f"first tokens come up to {quantity(max(seen.wait_seconds, 0.0), 'seconds')} later, answers stand still for {quantity(seen.gap_seconds, 'seconds')} more"
+    yield stated("payers", "ttft_seconds_p95", seen.ratio >= 1, text, degree=seen.waiting)
 
 
 def _all_short(work: Workload, usual_tokens: float) -> bool:
@@ -139,10 +140,13 @@ def _all_short(work: Workload, usual_tokens: float) -> bool:
 
 def _metrics(view: View) -> Iterator[Output]:
     tail = view.fleet.get("prompt_tokens_per_request_p99")
-    if tail is not None:
-        yield rises("giants", tail, "prompt length's 99th percentile")
+    each = _each_more(view)
+    main = max((f for f in (tail, each) if f is not None), key=lambda f: f.effect, default=None)
+    if main is not None:
+        what = "prompt length's 99th percentile" if main is tail else "prompt tokens computed for a request"
+        yield rises("giants", main, what)
     median = view.fleet.get("prompt_tokens_per_request_p50")
-    if median is not None and tail is not None and tail.effect >= 1:
+    if median is not None and main is not None and main.effect >= 1:
         yield flat("median_flat", median, "median prompt length", sign=1)
     climb = climb_of(view, "prompt_tokens_per_request_p99")
     if climb is not None:
@@ -162,3 +166,10 @@ def _metrics(view: View) -> Iterator[Output]:
             f"{quantity(queue, 'ratio')} of the extra wait is queue time",
             degree=1 - queue,
         )
+
+
+def _each_more(view: View) -> Finding | None:
+    """What is computed for a request, where it is new work: buckets are too wide to show every giant."""
+    found = view.fleet.get("computed_tokens_per_request_mean")
+    extra = extra_of(view)
+    return found if found is not None and extra is not None and extra.anew < 0.5 else None

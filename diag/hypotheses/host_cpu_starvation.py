@@ -15,7 +15,7 @@ from diag.detectors.service import demand_of, slower
 from diag.detectors.view import View
 from diag.detectors.whom import engines_on, places_marked
 from diag.hypotheses.registry import Output
-from diag.model import Card, Finding, Mitigation
+from diag.model import Card, Evidence, Finding, Mitigation, Stance
 from diag.quantities import quantity
 
 CARD = Card(
@@ -50,6 +50,8 @@ _CPU = (
     "node_cpu_steal_ratio",
     "node_load1",
 )
+_SHARES = ("node_cpu_user_ratio", "node_cpu_busy_ratio")
+_FULL, _ROOM = 0.9, 0.75  # of all CPUs
 _AS_FAST = 1.05
 _WORDS = {
     "container_cpu_throttled_ratio": "share of throttled CPU periods",
@@ -65,7 +67,7 @@ def examine(view: View) -> Iterator[Output]:
     """The fullest CPU sign, a slower service at equal work, and time lost outside the phases."""
     cpu, here = _fullest(view)
     if cpu is not None:
-        told = here.judge(rises("cpu", cpu, _WORDS[cpu.signal]))
+        told = here.judge(_short(cpu))
         yield replace(told, decisive=told.decisive and _tells(view))
         if cpu.effect >= 1:
             short = places_marked(view, (cpu.signal,), 1)
@@ -111,6 +113,13 @@ def examine(view: View) -> Iterator[Output]:
     usage = view.fleet.get("gpu_utilization_ratio")
     if usage is not None:
         yield flat("gpu_not_busier", usage, "GPU utilisation", sign=1)
+
+
+def _short(cpu: Finding) -> Evidence:
+    """A CPU that had room and is full now is short, however much it wandered with the work before."""
+    told = rises("cpu", cpu, _WORDS[cpu.signal])
+    full = cpu.signal in _SHARES and cpu.during >= _FULL and cpu.before <= _ROOM
+    return replace(told, stance=Stance.FOR, degree=max(told.degree, 0.7), decisive=False) if full else told
 
 
 def _tells(view: View) -> bool:

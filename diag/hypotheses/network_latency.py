@@ -32,6 +32,8 @@ NEEDS = (
 )
 
 _FELT_SECONDS = 0.3  # what a user notices (see ``symptoms.LIMITS``)
+_BESIDE = 0.7  # as sure as it gets where the engine holds more than half of the extra time
+_CLOCKS_DIFFER = 0.1
 
 
 def examine(view: View) -> Iterator[Output]:
@@ -51,15 +53,16 @@ def examine(view: View) -> Iterator[Output]:
             engine = quantity(phases.engine, "seconds") if phases.engine is not None else "an unknown part"
             outside = f"the engine measured {engine} itself"
         text = f"of {total} extra first-token time at the client {outside}"
+        beside = _part(phases.gap, share)
         yield stated(
             "gap",
             "client_gap_seconds",
-            share >= 0.5,
+            share >= 0.5 or beside >= 0.5,
             text,
             during=phases.gap,
             unit="seconds",
-            degree=0.5 + (share - 0.5) * felt,
-            decisive=share < 0.25,
+            degree=max(0.5 + (share - 0.5) * felt, beside),
+            decisive=share < 0.25 and beside < 0.5,
         )
         if share >= 0.5:
             yield Explained(share * felt)
@@ -81,6 +84,12 @@ def examine(view: View) -> Iterator[Output]:
     resent = view.fleet.get("node_tcp_retransmit_ratio")
     if resent is not None and resent.effect >= 1:
         yield rises("retransmits", resent, "share of TCP segments sent again")
+
+
+def _part(gap_seconds: float, share: float) -> float:
+    """How surely the way costs something of its own, beside an engine that is slow as well: as much as users
+    feel, and more than two clocks of the same tokens differ by."""
+    return min(_BESIDE, degree_of(gap_seconds / _FELT_SECONDS), degree_of(share / _CLOCKS_DIFFER))
 
 
 def _gateway(view: View) -> Iterator[Output]:

@@ -12,7 +12,7 @@ import numpy as np
 from diag.detectors.batches import equal_ratio
 from diag.detectors.cues import degree_of, rises, stated
 from diag.detectors.holdups import held_up_by
-from diag.detectors.new_work import extra_of, steps_of_giants
+from diag.detectors.new_work import extra_of, payers_of
 from diag.detectors.pool import number_of_fact
 from diag.detectors.rhythm import rhythm_of
 from diag.detectors.view import View
@@ -93,7 +93,7 @@ def examine(view: View) -> Iterator[Output]:
     yield from _streams(view)
     yield from _fresh(view)
     yield from _each(view)
-    yield from _one_step(view)
+    yield from _payers(view)
 
 
 def _dose(view: View) -> Iterator[Output]:
@@ -251,18 +251,10 @@ def _each(view: View) -> Iterator[Output]:
         )
 
 
-def _one_step(view: View) -> Iterator[Output]:
+def _payers(view: View) -> Iterator[Output]:
     """Computed in one step a prompt stops the answers beside it for as long as itself; in many, hardly."""
-    seen = steps_of_giants(view)
+    seen = payers_of(view)
     if seen is None:
         return
-    gap, wait = seen
-    ratio = gap / max(wait, 1e-6)
-    text = f"answers stand still for up to {quantity(gap, 'seconds')}, a long prompt takes {quantity(wait, 'seconds')} to its first token"
-    yield stated(
-        "one_step",
-        "inter_token_seconds_p99",
-        ratio >= 0.7,
-        text,
-        degree=float(np.clip(ratio / 1.4, 0.0, 1.0)),
-    )
+    text = f"answers stand still for {quantity(seen.gap_seconds, 'seconds')} more, first tokens come up to {quantity(max(seen.wait_seconds, 0.0), 'seconds')} later"
+    yield stated("payers", "inter_token_seconds_p99", seen.ratio < 1, text, degree=1 - seen.waiting)

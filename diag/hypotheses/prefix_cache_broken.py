@@ -12,6 +12,7 @@ import numpy as np
 
 from diag.detectors.cues import Explained, Reach, falls, flat, stated
 from diag.detectors.new_work import extra_of
+from diag.detectors.placement import placement_of
 from diag.detectors.pool import use_around
 from diag.detectors.view import View
 from diag.detectors.whom import tenants_moved
@@ -52,12 +53,14 @@ _GONE = 0.1  # of the hits: less is left to nobody
 def examine(view: View) -> Iterator[Output]:
     """Hits down at equal lengths, on one replica's own turns, without memory pressure."""
     cached, ratio = view.finding("request_cached_tokens"), view.fleet.get("prefix_cache_hit_ratio")
-    main = cached or ratio
+    # Of long and short prompts alike the rate falls, even if what a request finds varies too much to tell.
+    told = cached is not None and (ratio is None or cached.effect <= -1 or ratio.effect > -1)
+    main = cached if told else ratio
     if main is None:
         return
-    hits = falls("hits", main, "cached tokens per request" if cached else "prefix-cache hit rate")
+    hits = falls("hits", main, "cached tokens per request" if told else "prefix-cache hit rate")
     yield hits
-    if cached is not None and ratio is not None:
+    if told and ratio is not None:
         yield falls("hits_ratio", ratio, "prefix-cache hit rate")
     reuse = view.workload.findings.get("cache_reuse_ratio") if view.workload is not None else None
     if reuse is not None:
@@ -85,14 +88,15 @@ def examine(view: View) -> Iterator[Output]:
         )
         yield stated("no_pressure", usage.signal, not pressed, text, during=usage.peak, unit="ratio")
     switched = view.finding("replica_switch_ratio")
-    if switched is not None and switched.effect >= 1:
+    placed = placement_of(view)
+    if switched is not None and switched.effect >= 1 and not (placed is not None and placed.stayed_miss):
         yield stated(
             "one_replica",
             switched.signal,
             False,
             f"turns began to switch replicas ({quantity(switched.before, 'ratio')} → {quantity(switched.during, 'ratio')})",
         )
-    elif len(view.engines) > 1 and ratio is not None and ratio.effect <= -1:
+    elif switched is None and len(view.engines) > 1 and ratio is not None and ratio.effect <= -1:
         left = ratio.during / max(ratio.before, 1e-9)
         text = f"{quantity(left, 'ratio')} of the hits survive over {len(view.engines)} replicas"
         yield stated("everywhere", ratio.signal, left < _GONE, text, during=ratio.during, unit="ratio")
@@ -113,9 +117,10 @@ def examine(view: View) -> Iterator[Output]:
     share = view.phases.share("prefill")
     if share is not None:
         what = "prefill"
-        gone = ratio is not None and ratio.during < _GONE * ratio.before
-        if gone and extra is not None and extra.anew >= 0.5 and extra.during > 2 * extra.before:
-            # An engine that computes every prompt whole lets others wait for it.
+        rate = view.finding("arrivals_per_second", "first_tokens_per_second")
+        level = rate is None or rate.effect < 1
+        if level and extra is not None and extra.anew >= 0.5 and extra.during > 2 * extra.before:
+            # An engine that computes twice as much for as many requests lets others wait for it.
             share = min(1.0, share + (view.phases.share("queue") or 0.0))
             what = "prefill, or the queue for it"
         yield stated(

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import numpy as np
-
 from diag.detectors.cues import Explained, Reach, falls, flat, rises, stated
 from diag.detectors.new_work import extra_of
+from diag.detectors.placement import placement_of
 from diag.detectors.view import View
 from diag.hypotheses.registry import Output
 from diag.model import Card, Mitigation
@@ -85,24 +84,20 @@ def examine(view: View) -> Iterator[Output]:
 
 def _contrast(view: View) -> Iterator[Output]:
     """Reuse on turns that stayed against turns that switched, inside the incident."""
-    if view.workload is None:
+    seen = placement_of(view)
+    if seen is None:
         return
-    r, inc = view.workload.requests, view.workload.incident
-    later = inc & (r.previous >= 0) & np.isfinite(r.cached) & (np.nan_to_num(r.history) > 0)
-    before = r.instance[np.maximum(r.previous, 0)]
-    stayed, moved = later & (before == r.instance), later & (before != r.instance)
-    if stayed.sum() < 8 or moved.sum() < 8:
-        return
-    reuse = np.minimum(r.cached / np.maximum(r.history, 1), 1.0)
-    a, b = float(np.mean(reuse[stayed])), float(np.mean(reuse[moved]))
-    text = f"turns on the same replica reuse {quantity(a, 'ratio')} of their history, turns on another {quantity(b, 'ratio')}"
+    text = f"turns on the same replica reuse {quantity(seen.stayed, 'ratio')} of their history, turns on another {quantity(seen.moved, 'ratio')}"
+    if seen.stayed_miss:
+        text += f": those that stay miss as well ({quantity(seen.usual, 'ratio')} before)"
+    apart = seen.stayed - seen.moved
     yield stated(
         "same_replica_hits",
         "cache_reuse_ratio",
-        a > b + 0.15,
+        apart > 0.15 and not seen.stayed_miss,
         text,
-        before=a,
-        during=b,
+        before=seen.stayed,
+        during=seen.moved,
         unit="ratio",
-        degree=min(1.0, max(0.0, (a - b) / 0.3)),
+        degree=0.0 if seen.stayed_miss else min(1.0, max(0.0, apart / 0.3)),
     )

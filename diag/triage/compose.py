@@ -161,6 +161,8 @@ _FELT = {
     "ttft_seconds_mean": "First tokens went from {a} to {b} on average",
     "e2e_seconds_mean": "Answers went from {a} to {b} on average",
     "inter_token_seconds_mean": "Time between tokens went from {a} to {b}",
+    "gateway_wait_seconds_mean": "Answers waited {b} in the gateway (before: {a})",
+    "gateway_wait_seconds_p95": "The slowest answers waited {b} in the gateway (before: {a})",
     "aborted_ratio": "Clients cut {b} of their requests (before: {a})",
     "unfinished_ratio": "{b} of answered requests never finished (before: {a})",
     "error_ratio": "{b} of requests fail (before: {a})",
@@ -172,7 +174,7 @@ _FELT = {
 def _felt(view: View) -> str:
     """The symptom that says most to a manager: waits first, then losses, then speed."""
     order = list(_FELT)
-    groups = (order[:1], order[2:5], order[1:2], order[7:10], order[5:7], order[10:])
+    groups = (order[:1], order[2:5], order[7:9], order[1:2], order[9:12], order[5:7], order[12:])
     for names in groups:
         seen = [e for e in view.episodes if e.course.signal in names]
         if seen:

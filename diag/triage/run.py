@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from diag.detectors.episodes import Episode, begins_bad, common_onset, find_episode
+from diag.detectors.episodes import Episode, begins_bad, common_onset, find_episode, weight_of
 from diag.detectors.findings import Spans
 from diag.detectors.symptoms import Course, metric_courses
 from diag.detectors.view import View, view_of
@@ -20,6 +20,7 @@ from diag.triage.rank import judge
 __all__ = ["look", "triage"]
 
 _FELT = 1.0  # an episode weaker than its limit is not felt
+_CHANCE = 8.0  # all evidence together: of dozens of courses that are well, one reaches this now and then
 _LOOK_BACK_POINTS = 5
 _OPENS_BAD = (
     "the window opens slow and gets better: what went wrong began before it; look further back with --from, "
@@ -70,6 +71,8 @@ def _episodes(case: Case, courses: list[Course]) -> tuple[Episode, ...]:
         baseline = Window(case.window.start, case.incident.start)
     found = [find_episode(course, case.window, baseline) for course in courses]
     felt = [e for e in found if e is not None and e.strength >= _FELT]
+    if weight_of(felt) < _CHANCE:
+        return ()
     return tuple(sorted(felt, key=lambda e: (-e.strength, e.onset, e.course.signal)))
 
 

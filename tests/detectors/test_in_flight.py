@@ -68,6 +68,23 @@ def test_in_a_queue_the_crowd_makes_the_wait() -> None:
     assert found > 0.6
 
 
+def test_of_a_gateway_s_log_only_what_it_held_back_counts_as_wait() -> None:
+    # Answers far longer than the wait, and as varied, would drown it.
+    ts = arrivals()
+    held = np.where(ts < START + 500, 0.0, served(ts, 4))
+    upstream = np.random.default_rng(4).lognormal(5.0, 0.8, len(ts))
+    log = {"ts": ts, "duration_seconds": held + upstream, "upstream_response_seconds": upstream}
+    seen = view(log)
+    found = crowding(seen)
+    assert found is not None
+    assert found > 0.3
+    felt = {e.course.signal for e in seen.episodes}
+    assert {"gateway_wait_seconds_mean", "gateway_wait_seconds_p95"} <= felt
+    without = crowding(view({name: log[name] for name in ("ts", "duration_seconds")}))
+    assert without is not None
+    assert without < 0.3
+
+
 @pytest.mark.parametrize("climb", [0.0, 4.0])
 def test_on_a_slow_way_it_does_not_even_where_the_way_gets_slower_and_slower(climb: float) -> None:
     ts = arrivals()

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from diag.detectors.new_work import costly_of, extra_of, steps_of_giants
+from diag.detectors.new_work import costly_of, extra_of, payers_of
 from diag.detectors.view import View
 from diag.model import Case, Series, Window
 from diag.triage.run import look
@@ -100,17 +100,36 @@ def test_a_broken_cache_makes_no_giants() -> None:
     assert not costly.flags.any()
 
 
-def test_a_giants_own_time_is_held_against_the_gaps_it_makes() -> None:
+def paid(gap: float, behind: float, own: float) -> View:
+    """Every fourth request is long and takes ``own`` seconds to its first token, the others' ``behind``."""
     giant = LATE & (np.arange(len(EVERY)) % 4 == 0)
     late = np.arange(200) >= 100
-    found = view(
-        {"running_requests": np.full(200, 3.0), "inter_token_seconds_p99": np.where(late, 0.5, 0.05)},
+    return view(
+        {"running_requests": np.full(200, 3.0), "inter_token_seconds_p99": np.where(late, gap, 0.05)},
         tenant=np.where(giant, "t-b", "t-a"),
         cached_tokens=np.where(giant, 0.0, 900.0),
-        ttft_seconds=np.where(giant, 4.0, 0.2),
+        ttft_seconds=np.where(giant, own, np.where(LATE, behind, 0.2)),
     )
-    assert steps_of_giants(found) == pytest.approx((0.5, 4.0), rel=0.05)
 
 
-def test_without_gaps_nothing_is_said_of_steps() -> None:
-    assert steps_of_giants(view(ttft_seconds=np.where(LATE, 2.0, 0.2))) is None
+def test_those_behind_pay_for_a_giant_that_takes_many_steps() -> None:
+    seen = payers_of(paid(gap=0.5, behind=3.0, own=4.0))
+    assert seen is not None
+    assert (seen.gap_seconds, seen.wait_seconds) == pytest.approx((0.45, 2.8), rel=0.05)
+    assert seen.waiting > 0.9
+
+
+def test_those_who_stream_pay_for_a_prompt_computed_in_one_step() -> None:
+    seen = payers_of(paid(gap=2.0, behind=2.0, own=1.5))
+    assert seen is not None
+    assert seen.waiting < 0.3
+
+
+def test_a_queue_alone_makes_nobody_pay_for_a_giant() -> None:
+    seen = payers_of(paid(gap=2.0, behind=200.0, own=0.8))
+    assert seen is not None
+    assert seen.waiting < 0.7
+
+
+def test_without_gaps_nobody_is_said_to_pay() -> None:
+    assert payers_of(view(ttft_seconds=np.where(LATE, 2.0, 0.2))) is None

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diag.detectors.episodes import find_episode, symptom_of
+from diag.detectors.episodes import find_episode, symptom_of, weight_of
 from diag.detectors.symptoms import LIMITS, Course, metric_courses
 from diag.model import Case, Floats, Series, Window
 
@@ -222,3 +222,59 @@ def test_a_page_that_repeats_itself_says_nothing_of_the_engine(
     (course_of_a,) = metric_courses(stalled, 30.0)
     assert np.isnan(course_of_a.values[80:]).all()
     assert find_episode(course_of_a, WINDOW) is None
+
+
+def test_a_level_that_rises_though_its_points_overlap_is_an_episode() -> None:
+    # Slowest first tokens of few requests: hardly a point is beyond all before, and the level is another one.
+    wide = np.exp(np.random.default_rng(5).normal(0, 0.5, 360))
+    times: Floats = START + STEP * np.arange(360, dtype=np.float64)
+    wide[240:] *= 2.0
+    found = find_episode(
+        Course("ttft_seconds_p95", {"instance": "e0"}, "seconds", times, wide, 1), Window(times[0], times[-1])
+    )
+    assert found is not None
+    assert abs(found.onset - times[240]) <= 3 * STEP
+    assert found.strength >= 1
+    same = np.exp(np.random.default_rng(5).normal(0, 0.5, 360))
+    level = Course("ttft_seconds_p95", {"instance": "e0"}, "seconds", times, same, 1)
+    assert find_episode(level, Window(times[0], times[-1])) is None
+
+
+def test_rare_waits_many_times_as_long_as_any_before_are_an_episode() -> None:
+    values = np.zeros(N)
+    values[[62, 75, 83, 97, 104]] = [3.6, 8.2, 4.3, 9.4, 3.7]
+    found = find_episode(course(values, "gateway_wait_seconds_mean"), WINDOW)
+    assert found is not None
+    assert found.onset == TIMES[62]
+    # Two of them, or one smeared over a look-back, may be chance; and so may what was seen before.
+    values[[83, 97, 104]] = 0
+    assert find_episode(course(values, "gateway_wait_seconds_mean"), WINDOW) is None
+    smeared = np.zeros(N)
+    smeared[62:68] = 8.0
+    assert find_episode(course(smeared, "gateway_wait_seconds_mean", overlap=6), WINDOW) is None
+    known = np.zeros(N)
+    known[[12, 62, 75, 83, 97, 104]] = 4.0
+    assert find_episode(course(known, "gateway_wait_seconds_mean"), WINDOW) is None
+
+
+@pytest.mark.parametrize("signal", ["standstill_ratio", "unreachable_ratio"])
+def test_what_cannot_be_chance_needs_only_be_seen(signal: str) -> None:
+    values = np.zeros(N)
+    values[60:63] = 1.0
+    found = find_episode(course(values, signal), WINDOW)
+    assert found is not None
+    assert found.onset == TIMES[60]
+    assert found.strength >= 1
+    values[61:63] = 0.0
+    assert find_episode(course(values, signal), WINDOW) is None
+
+
+def test_evidence_adds_up_and_one_course_cannot_say_everything() -> None:
+    values = quiet()
+    values[60:] *= 10
+    found = find_episode(course(values), WINDOW)
+    assert found is not None
+    assert weight_of([]) == 0
+    assert weight_of([found, found]) == pytest.approx(2 * weight_of([found]))
+    loud = dataclasses.replace(found, score=1e9, strength=1e9)
+    assert weight_of([loud]) == pytest.approx(75.0)

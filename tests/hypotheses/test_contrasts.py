@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from diag.model import Event, Stance, State, Verdict
+from diag.model import Event, Fact, Stance, State, Verdict
 
 from . import scenes
 from .conftest import AT, CALM, GPU, POINTS, World
@@ -283,3 +283,31 @@ def test_departures_need_no_request_records(play: Play) -> None:
     played = play(departures_told_by_the_exporter_alone)
     assert played.verdict.leading == "abandoned_requests"
     assert "aborted_ratio" in {s.signal for s in played.verdict.symptoms}
+
+
+def caching_ends_at_a_restart(w: World) -> None:
+    """SGLang tells its settings in the start-up log alone, and goes on counting prompts as looked up."""
+    scenes.nothing_is_hit_any_more(w)
+    w.goes("prefix_cache_hit_ratio", 0.6, 0.0)
+    w.values("engine_start_time_seconds", np.where(during, w.onset, w.window.start - 9000))
+
+
+def told_by_its_log(w: World) -> None:
+    caching_ends_at_a_restart(w)
+    w.facts.append(Fact("prefix_caching", "off", {"instance": "e0"}, "log:e0", since=w.onset))
+
+
+@pytest.mark.parametrize("scene", [caching_ends_at_a_restart, told_by_its_log], ids=lambda s: s.__name__)
+def test_a_cache_that_gave_something_until_the_restart_was_switched_off(scene: Scene, play: Play) -> None:
+    played = play(scene)
+    assert played.verdict.leading == "prefix_cache_off"
+    assert any(e.cue == "switched" and e.stance is Stance.FOR for e in played.of("prefix_cache_off").evidence)
+
+
+def test_a_cache_that_never_gave_anything_was_not_switched(play: Play) -> None:
+    room = play(scenes.caching_is_off).of("prefix_cache_off")
+    assert not any(e.cue == "switched" for e in room.evidence)
+
+
+def test_heads_that_change_without_a_restart_leave_the_cache_on(play: Play) -> None:
+    assert play(scenes.nothing_is_hit_any_more).verdict.leading == "prefix_cache_broken"

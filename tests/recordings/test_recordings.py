@@ -27,9 +27,8 @@ SESSIONS = [name for name in WRONG if "sessions" in LABELS[name]["scope"]]
 INSTANCES = [name for name in WRONG if "instance" in LABELS[name]["scope"]]
 CAUSES = [(name, cause) for name in WRONG for cause in LABELS[name]["causes"]]
 ONSET_SECONDS = 60.0
-# Led by the right cause, but not supported: its stalls begin 40 s after the hogs do, and user time that goes
-# from 58 to 92 % is within the wander of a worker that busy-waits. The list may only get shorter.
-UNSURE = {"host_cpu_starvation_idle"}
+# Led by the right cause, but not supported. The list may only get shorter.
+UNSURE: set[str] = set()
 GPU_CAUSES = ("thermal_throttle", "power_cap", "noisy_neighbour")
 
 Get = Callable[[str], Judged]
