@@ -43,8 +43,9 @@ generate: .venv/installed-dev  ## rewrite the generated files (rules and their t
 alerts: .venv/installed-dev  ## replay every incident against the rules and rewrite docs/alerts.md (minutes)
 	@$(BIN)/python -m tests.rules.matrix
 
-pictures: .venv/installed-dev  ## draw the dashboards from real query results and rewrite docs/dashboards.md
+pictures: .venv/installed-dev  ## draw the dashboards (rewrites docs/dashboards.md), the report and the live view
 	@$(BIN)/python -m dashboards.src.pictures
+	@$(BIN)/python -m bench.pictures
 
 mutants: .venv/installed-dev  ## break every rule and see whether its tests notice (minutes)
 	@$(BIN)/python -m tests.rules.mutants

@@ -180,8 +180,8 @@ def _hypothesis_lines(card: Card) -> Iterator[str]:
     yield ""
     yield from _wrapped(
         "Cues, and by what factor each moves the odds when it comes true / when it does not. Without a "
-        f"*driver* it is never supported (which takes {SUPPORT * 100:.0f} %); *root* cues only tell a root from a "
-        "consequence; of one *group* the strongest counts."
+        f"*driver* it is never supported (which takes {SUPPORT * 100:.0f} %); *root* cues only tell a root "
+        "from a consequence; of one *group* the strongest counts."
     )
     yield ""
     for cue, weight in WEIGHTS[card.id].items():

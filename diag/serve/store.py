@@ -111,7 +111,8 @@ class Store:
                     continue
                 new += 1
                 db.execute(
-                    "INSERT INTO alert(fingerprint, starts_at, ends_at, received, labels, annotations, question)"
+                    "INSERT INTO alert"
+                    " (fingerprint, starts_at, ends_at, received, labels, annotations, question)"
                     " VALUES (?,?,?,?,?,?,?)",
                     (
                         one.fingerprint,

@@ -24,7 +24,7 @@ from tests.rules.servers import binary, prometheus_on
 from tests.rules.states import Episode, episodes
 from tests.rules.timeline import Timeline, openmetrics
 
-__all__ = ["APART_SECONDS", "EPOCH", "Fired", "metric_names", "raw_names", "replay"]
+__all__ = ["APART_SECONDS", "EPOCH", "Fired", "metric_names", "raw_names", "replay", "stored"]
 
 EPOCH = 1_700_006_400.0  # a multiple of two hours: promtool cuts its blocks there
 APART_SECONDS = 3 * 86_400.0
@@ -80,7 +80,7 @@ def replay(timelines: Sequence[Timeline], folder: Path) -> list[Fired]:
     """Every alert on every timeline, in order."""
     data = folder / "data"
     for number, timeline in enumerate(timelines):
-        _store(data, folder / f"raw{number}.om", timeline.series)
+        stored(data, folder / f"raw{number}.om", timeline.series)
     used = _used()
     with prometheus_on(data) as url:
         derived = [
@@ -88,7 +88,7 @@ def replay(timelines: Sequence[Timeline], folder: Path) -> list[Fired]:
         ]
     for number, series in enumerate(derived):
         if series:
-            _store(data, folder / f"recorded{number}.om", series)
+            stored(data, folder / f"recorded{number}.om", series)
     with prometheus_on(data) as url:
         return [_judged(url, rule, timeline) for timeline in timelines for rule in alerts()]
 
@@ -99,7 +99,7 @@ def _used() -> list[Rule]:
     return [rule for rule in recordings() if rule.record in read]
 
 
-def _store(data: Path, text: Path, series: Iterable[RawSeries]) -> None:
+def stored(data: Path, text: Path, series: Iterable[RawSeries]) -> None:
     with text.open("w") as out:
         out.writelines(openmetrics(series))
     command = [

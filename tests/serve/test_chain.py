@@ -1,4 +1,4 @@
-"""The whole way: a Prometheus that holds an incident, its rules, a real Alertmanager, `diag serve`, the page."""
+"""The whole way: a Prometheus that holds an incident, a real Alertmanager, `diag serve`, the page."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import requests
 import yaml
 
 from diag.accuracy.corpus import make
-from tests.rules.replay import store
+from tests.rules.replay import stored
 from tests.rules.rulefiles import alerts, recordings, written
 from tests.rules.servers import binary, free_port, prometheus_on, running
 from tests.rules.timeline import moved
@@ -48,7 +48,7 @@ def _prometheus(folder: Path, manager: str) -> Any:
     bundle = make("develop", "load_burst", 10, severity=1.0).bundle
     names = frozenset(one.labels["__name__"] for one in bundle.series())
     length = bundle.window.end - bundle.window.start
-    store(folder / "data", folder / "raw.om", moved(bundle, time.time() - length, names).series)
+    stored(folder / "data", folder / "raw.om", moved(bundle, time.time() - length, names).series)
     chosen = [rule for rule in alerts() if rule.alert == _ALERT]
     quick = [replace(rule, for_seconds=1.0, keep_firing_seconds=0.0) for rule in chosen]
     rules = folder / "rules.yml"
