@@ -51,21 +51,27 @@ def _watched() -> str:
     history = History()
     history.seen(look)
     console = Console(
-        file=io.StringIO(), width=_COLUMNS, record=True, highlight=False, force_terminal=True, color_system="truecolor"
+        file=io.StringIO(), width=_COLUMNS, record=True, highlight=False, force_terminal=True,
+        color_system="truecolor",
     )  # fmt: skip
     console.print(screen(history, Showing(_RECORDING, 600.0, 15.0), _COLUMNS))
     body = console.export_html(inline_styles=True, code_format="{code}")
-    style = "background:#0d1117;color:#e6edf3;margin:0;padding:18px;font:14px/1.35 'DejaVu Sans Mono',monospace"
-    return f'<!doctype html><meta charset="utf-8"><body style="{style}"><pre style="font:inherit">{body}</pre></body>'
+    colors = "background:#0d1117;color:#e6edf3;margin:0;padding:18px"
+    style = f"{colors};font:14px/1.35 'DejaVu Sans Mono',monospace"
+    shown = f'<pre style="font:inherit">{body}</pre>'
+    return f'<!doctype html><meta charset="utf-8"><body style="{style}">{shown}</body>'
 
 
 def _shot(chromium: str, page: str, target: Path, size: tuple[int, int]) -> None:
     with tempfile.TemporaryDirectory(prefix="diag-pictures-") as folder:
         file = Path(folder) / "page.html"
         # A page of a fixed look: dark or light is not to hang on who draws it.
-        file.write_text(re.sub(r"@media \(prefers-color-scheme: dark\)", "@media (width: 1px)", page), "utf-8")
+        file.write_text(
+            re.sub(r"@media \(prefers-color-scheme: dark\)", "@media (width: 1px)", page), "utf-8"
+        )
         command = [
-            chromium, "--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-run",
+            chromium, "--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
+            "--no-first-run",
             f"--user-data-dir={folder}/profile", f"--window-size={size[0]},{size[1]}",
             f"--screenshot={target}", file.as_uri(),
         ]  # fmt: skip
