@@ -10,7 +10,7 @@ from diag.simulate import Bundle, load
 from diag.simulate.scenarios import SCENARIOS
 from tests.rules.replay import APART_SECONDS, EPOCH, raw_names
 from tests.rules.rulefiles import CHECKOUT
-from tests.rules.timeline import Timeline, moved, stretched
+from tests.rules.timeline import Timeline, stretched
 
 __all__ = ["EVERY", "QUICK", "Incident", "timelines"]
 
@@ -35,10 +35,7 @@ class Incident:
 
     def timeline(self, start: float) -> Timeline:
         """It, with what the rules read of it, from ``start`` on."""
-        bundle = self.bundle()
-        if self.seed is None:
-            return stretched(bundle, start, raw_names())
-        return moved(bundle, start, raw_names())
+        return stretched(self.bundle(), start, raw_names())
 
 
 _RECORDED = tuple(
@@ -47,18 +44,22 @@ _RECORDED = tuple(
 # Seed 10: two of vLLM with diag-exporter; 7: three, DCGM; 3: six of SGLang; 1: nvidia_gpu_exporter.
 _SEED = 10
 _HEALTHY = tuple(Incident(name, seed) for name in ("healthy", "healthy_change") for seed in (1, 3, 7, 10))
-_SIMULATED = tuple(
-    Incident(name, _SEED) for name in SCENARIOS if name not in ("healthy", "healthy_change", "double")
+_SIMULATED = (
+    *(Incident(name, _SEED) for name in SCENARIOS if name not in ("healthy", "healthy_change", "double")),
+    *(Incident(name, 7) for name in ("thermal_throttle", "gpu_hardware_fault")),
+    *(Incident(name, 3) for name in ("load_burst", "kv_cache_exhaustion")),
+    Incident("power_cap", 1),
 )
 
 EVERY: tuple[Incident, ...] = (*_RECORDED, *_HEALTHY, *_SIMULATED)
 """What docs/alerts.md shows."""
 
 QUICK: tuple[Incident, ...] = (
-    *_RECORDED,
+    Incident("context_growth_reference"),
+    Incident("healthy_a"),
+    Incident("kv_cache_exhaustion"),
+    Incident("prefix_cache_broken"),
     Incident("healthy", 1),
-    Incident("healthy", 7),
-    *(Incident(name, _SEED) for name in ("engine_stall", "gpu_hardware_fault", "thermal_throttle")),
 )
 """What every run of the tests replays."""
 

@@ -11,8 +11,9 @@ from __future__ import annotations
 import sys
 import tempfile
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from tests.rules.incidents import EVERY, Incident, timelines
@@ -20,10 +21,16 @@ from tests.rules.mutants import explained
 from tests.rules.replay import Fired, replay
 from tests.rules.rulefiles import CHECKOUT, Rule, alerts
 
-__all__ = ["PAGE", "Expected", "compared", "expected", "page", "replayed"]
+__all__ = ["PAGE", "Expected", "compared", "expected", "fires_text", "page", "replayed"]
 
 PAGE = CHECKOUT / "docs" / "alerts.md"
 _ALWAYS = "LLMWatchdog"
+_AT_ONCE = 9  # incidents in one Prometheus: memory, not a limit of anything
+_FELT = frozenset(
+    {f"LLMTTFTBudgetBurn{speed}" for speed in ("Fast", "Medium", "Slow")} | {"LLMInterTokenSlow"}
+)
+# The recorded engines compute on CPUs, where being busy is their work: the rule says so of itself.
+_OF_CPUS = "LLMHostCPUStarved"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +42,18 @@ class Expected:
     may: frozenset[str]
 
 
+@cache
 def expected() -> dict[str, Expected]:
     """By the incident's title, as written by hand."""
     content = tomllib.loads((Path(__file__).parent / "expected.toml").read_text(encoding="utf-8"))
     return {
-        name: Expected(frozenset(one.get("must", ())), frozenset(one.get("may", ())))
+        name: Expected(frozenset(one.get("must", ())), _spelt_out(one.get("may", ())))
         for name, one in content.items()
     }
+
+
+def _spelt_out(names: Sequence[str]) -> frozenset[str]:
+    return frozenset(names) - {"felt"} | (_FELT if "felt" in names else frozenset())
 
 
 def replayed(incidents: Sequence[Incident]) -> dict[str, list[Fired]]:
@@ -63,19 +75,24 @@ def replayed(incidents: Sequence[Incident]) -> dict[str, list[Fired]]:
     return found
 
 
-def compared(found: dict[str, list[Fired]]) -> list[str]:
+def compared(found: Mapping[str, Sequence[Fired]]) -> list[str]:
     """Where ``found`` is not what is expected, one line each."""
-    wanted = expected()
     wrong: list[str] = []
     for title, fired in found.items():
-        names = {one.alert for one in fired}
-        one = wanted.get(title, Expected(frozenset(), frozenset()))
-        wrong += [f"{title}: {name} is silent" for name in sorted(one.must - names)]
-        wrong += [f"{title}: {name} fires" for name in sorted(names - one.must - one.may - {_ALWAYS})]
-        wrong += [
-            f"{title}: {a.alert} fires before the onset" for a in fired if a.before and a.alert != _ALWAYS
-        ]
+        judged = [one for one in fired if one.alert != _ALWAYS and not _of_cpus(title, one)]
+        names, wanted = {one.alert for one in judged}, _wanted(title)
+        wrong += [f"{title}: {name} is silent" for name in sorted(wanted.must - names)]
+        wrong += [f"{title}: {name} fires" for name in sorted(names - wanted.must - wanted.may)]
+        wrong += [f"{title}: {one.alert} fires before the onset" for one in judged if one.before]
     return wrong
+
+
+def _wanted(title: str) -> Expected:
+    return expected().get(title, Expected(frozenset(), frozenset()))
+
+
+def _of_cpus(title: str, one: Fired) -> bool:
+    return one.alert == _OF_CPUS and "#" not in title
 
 
 def page(found: dict[str, list[Fired]]) -> str:
@@ -114,13 +131,16 @@ def _matrix(found: dict[str, list[Fired]]) -> Iterator[str]:
     yield "## What fires on which incident"
     yield ""
     yield (
-        "Recordings of a real engine last three to five minutes, less than an alert waits: their calm "
-        "and their trouble are repeated, counters going on over the seams, to two hours of calm, an hour "
-        "and a half of trouble and an hour of calm. They run a tiny model on a CPU: their absolute times "
-        "resemble no GPU, so an alert that compares seconds may stay silent on them. Simulated incidents "
-        "are the worst draw of their scenario (40 to 80 minutes, the last third in trouble) and are not "
-        "stretched. `+7` is the minute after the onset; *may* marks what was expected to be possible, "
-        "not certain. Alerts not named stayed silent, and none fired before an onset."
+        "Recordings of a real engine last three to five minutes, simulated incidents (the worst draw of "
+        "their scenario) 40 to 80; alerts wait five minutes to an hour. So what there is is repeated, "
+        "counters going on over the seams: two hours of calm, an hour and a half of trouble (its second half "
+        "over and over), an hour of calm. The recorded engines run a tiny model on a CPU: their absolute "
+        "times resemble no GPU, so an alert that compares seconds may stay silent on them, and "
+        "`LLMHostCPUStarved` says nothing there. `+7` is the minute after the onset; *may* marks what was "
+        "expected to be possible, not certain; `…` one that did not resolve within the hour of calm. "
+        "Alerts that are not named stayed silent. Those of llmdiag.yml are left out where no diag-exporter "
+        "is scraped. `#10` is a seed: 10 draws two replicas of vLLM and diag-exporter, 7 three and "
+        "dcgm-exporter, 3 six of SGLang, 1 two and nvidia_gpu_exporter."
     )
     yield from _rows("Recorded", [one for one in found.items() if one[0] in recorded])
     yield from _rows("Simulated", [one for one in found.items() if one[0] not in recorded])
@@ -135,21 +155,25 @@ def _matrix(found: dict[str, list[Fired]]) -> Iterator[str]:
 
 
 def _rows(title: str, rows: Sequence[tuple[str, list[Fired]]]) -> Iterator[str]:
-    wanted = expected()
     yield ""
     yield f"### {title}"
     yield ""
     yield "| incident | fires |"
     yield "|---|---|"
     for name, fired in rows:
-        one = wanted.get(name, Expected(frozenset(), frozenset()))
-        cells = [_fired(a, one) for a in fired if a.alert != _ALWAYS]
-        yield f"| {name} | {', '.join(cells) or '–'} |"
+        yield f"| {name} | {fires_text(name, fired)} |"
+
+
+def fires_text(title: str, fired: Sequence[Fired]) -> str:
+    """The cell of an incident: what fired in it, and how many minutes after the onset."""
+    wanted = _wanted(title)
+    return ", ".join(_fired(one, wanted) for one in fired if one.alert != _ALWAYS) or "–"
 
 
 def _fired(one: Fired, wanted: Expected) -> str:
     minutes = "before" if one.before else f"+{one.minutes:.0f}"
-    return f"`{one.alert}` {minutes}{' *may*' if one.alert in wanted.may else ''}"
+    lasting = "" if one.resolved else "…"
+    return f"`{one.alert}` {minutes}{lasting}{' *may*' if one.alert in wanted.may - wanted.must else ''}"
 
 
 def _survivors() -> Iterator[str]:
@@ -185,7 +209,10 @@ def _cell(text: str) -> str:
 
 def main() -> int:
     """Entry point; returns the exit code."""
-    found = replayed(EVERY)
+    found: dict[str, list[Fired]] = {}
+    for at in range(0, len(EVERY), _AT_ONCE):
+        found |= replayed(EVERY[at : at + _AT_ONCE])
+        print(f"replayed {len(found)} of {len(EVERY)}", file=sys.stderr)
     PAGE.write_text(page(found), encoding="utf-8")
     wrong = compared(found)
     for line in wrong:

@@ -80,3 +80,15 @@ def test_the_lint_sees(rule: Rule, why: str) -> None:
 )
 def test_the_lint_is_content_with(expr: str) -> None:
     assert complaints(_rule(expr), {}) == []
+
+
+def test_burn_rates_differ_by_their_window_alone() -> None:
+    """So that mutants of two windows stand for all."""
+    by_family: dict[str, set[str]] = {}
+    for rule in recordings():
+        family, _, window = rule.record.partition("rate")
+        if rule.record.startswith("slo:"):
+            text = "".join(rule.expr.split()).replace(f"[{window}]", "[…]")
+            by_family.setdefault(family, set()).add(text)
+    assert {family: len(texts) for family, texts in by_family.items()} == dict.fromkeys(by_family, 1)
+    assert len(by_family) == 3

@@ -8,7 +8,7 @@ import pytest
 from diag.model import Floats
 from diag.signals.frame import RawSeries
 from diag.simulate import Bundle
-from tests.rules.timeline import SCRAPE_SECONDS, moved, openmetrics, stretched
+from tests.rules.timeline import SCRAPE_SECONDS, openmetrics, stretched
 
 _NAMES = frozenset({"x_total", "load"})
 
@@ -22,7 +22,12 @@ def _bundle(onset: float | None) -> Bundle:
         RawSeries({"__name__": "load", "instance": "a"}, times, np.where(broken, 9.0, 1.0)),
         RawSeries({"__name__": "other", "instance": "a"}, times, times),
     )
-    meta = {"name": "made", "window": {"from": 1000.0, "to": 1200.0}, "label": {"onset": onset}}
+    meta = {
+        "name": "made",
+        "step_seconds": 2,
+        "window": {"from": 1000.0, "to": 1200.0},
+        "label": {"onset": onset},
+    }
     return Bundle(meta, {"engine": series})
 
 
@@ -64,12 +69,6 @@ def test_a_healthy_recording_has_no_onset() -> None:
     made = stretched(_bundle(None), 0.0, _NAMES, calm=600.0, hurt=0.0, after=0.0)
     assert (made.onset, made.over) == (None, None)
     assert np.diff(made.series[0].times).max() == SCRAPE_SECONDS
-
-
-def test_a_simulated_one_is_moved() -> None:
-    made = moved(_bundle(1100.0), 50_000.0, _NAMES)
-    assert (made.start, made.onset, made.end) == (50_000.0, 50_100.0, 50_200.0)
-    assert made.series[0].times[0] == 50_000.0
 
 
 def test_openmetrics_escapes_and_ends() -> None:

@@ -1,9 +1,10 @@
 """Turn an incident of minutes into hours, so that alerts with hours in them can be judged on it.
 
-The recordings last three to five minutes, and alerts wait five. ``stretched`` repeats what was recorded
-instead of inventing anything: the calm before the onset over and over, the onset and what follows once, its
-second half over and over, then the calm again. Counters go on counting across the seams; a reset that was
-recorded stays a reset. A simulated incident lasts an hour already and is only moved.
+The recordings last three to five minutes and the simulated incidents an hour, the last third of it in
+trouble; alerts wait five minutes to an hour, and some compare with an hour ago. ``stretched`` repeats what
+there is instead of inventing anything: the calm before the onset over and over, the onset and what follows
+once, its second half over and over, then the calm again. Counters go on counting across the seams; a reset
+stays a reset.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from diag.model import Floats
 from diag.signals.frame import RawSeries
 from diag.simulate import Bundle
 
-__all__ = ["SCRAPE_SECONDS", "Timeline", "moved", "openmetrics", "stretched"]
+__all__ = ["SCRAPE_SECONDS", "Timeline", "openmetrics", "stretched"]
 
 SCRAPE_SECONDS = 30.0
 _STALE_SECONDS = 12.0
@@ -53,7 +54,7 @@ def stretched(
     hurt: float = 5400,
     after: float = 3600,
 ) -> Timeline:
-    """The recording from ``start`` on: seconds of calm, of trouble, of calm again. ``names``: the metrics
+    """The incident from ``start`` on: seconds of calm, of trouble, of calm again. ``names``: the metrics
     that are kept. A healthy recording is repeated whole."""
     window = bundle.window
     onset = bundle.label.get("onset")
@@ -70,23 +71,12 @@ def stretched(
             ]
         )
     times: Floats = start + np.arange(plan.source.size, dtype=np.float64) * SCRAPE_SECONDS
-    series = [_along(one, plan, times) for one in bundle.series() if one.labels["__name__"] in names]
+    stale = max(_STALE_SECONDS, 1.6 * float(bundle.meta["step_seconds"]))
+    chosen = (one for one in bundle.series() if one.labels["__name__"] in names)
+    series = [_along(one, plan, times, stale) for one in chosen]
     kept = tuple(one for one in series if one.times.size)
     begun, over = (None, None) if onset is None else (start + calm, start + calm + hurt)
     return Timeline(bundle.name, start, float(times[-1]), begun, over, kept)
-
-
-def moved(bundle: Bundle, start: float, names: frozenset[str]) -> Timeline:
-    """A simulated incident as it is, from ``start`` on; its trouble lasts to its end."""
-    shift = start - bundle.window.start
-    series = tuple(
-        RawSeries(one.labels, one.times + shift, one.values)
-        for one in bundle.series()
-        if one.labels["__name__"] in names and one.times.size
-    )
-    onset = bundle.label.get("onset")
-    end = bundle.window.end + shift
-    return Timeline(bundle.name, start, end, onset and onset + shift, onset and end, series)
 
 
 def openmetrics(series: Iterable[RawSeries]) -> Iterator[str]:
@@ -120,20 +110,20 @@ def _plan(pieces: list[tuple[float, float, float]]) -> _Plan:
     return _Plan(np.array(source), np.array(passes))
 
 
-def _along(one: RawSeries, plan: _Plan, times: Floats) -> RawSeries:
-    values = _sampled(one, plan.source)
+def _along(one: RawSeries, plan: _Plan, times: Floats, stale: float) -> RawSeries:
+    values = _sampled(one, plan.source, stale)
     if one.labels["__name__"].endswith(_COUNTING):
         values = _counted(values, plan.passes)
     there = ~np.isnan(values)
     return RawSeries(one.labels, times[there], values[there])
 
 
-def _sampled(one: RawSeries, moments: Floats) -> Floats:
+def _sampled(one: RawSeries, moments: Floats, stale: float) -> Floats:
     """The newest sample at each moment, NaN where there is none of late."""
     if not one.times.size:
         return np.full(moments.shape, np.nan)
     at = np.searchsorted(one.times, moments, side="right") - 1
-    fresh = (at >= 0) & (moments - one.times[np.maximum(at, 0)] <= _STALE_SECONDS)
+    fresh = (at >= 0) & (moments - one.times[np.maximum(at, 0)] <= stale)
     return np.where(fresh, one.values[np.maximum(at, 0)], np.nan)
 
 

@@ -60,8 +60,12 @@ _FULLS = (
     *map(_full, ENGINES),
     silent(_FULL, "full, and nobody waits", _pool(V1, _TAKEN, "0x90"), 30, 50),
     silent(_FULL, "full, and now and then one waits", _pool(V1, _TAKEN, _NOW_AND_THEN), 30, 40, 50, 60),
+    silent(
+        _FULL, "full for two minutes now and then",
+        _pool(V1, "0.4x19 " + "0.99 0.99 0.4x17 " * 3, "1x90"), 25, 27, 31, 47, 50,
+    ),
     silent(_FULL, "four fifths full", _pool(V1, gauge((20, 0.4), (40, 0.8)), _QUEUED), 30, 50),
-)
+)  # fmt: skip
 
 
 def _preempts(engine: Dialect, preempted: float, finished: float) -> dict[str, str]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tests.rules.cases.case import counter
 
 __all__ = [
     "ENGINES",
     "SGLANG",
+    "SPELLINGS",
     "UNDERSCORED",
     "V0",
     "V1",
@@ -74,6 +75,14 @@ SGLANG = Dialect(
     "inter_token_latency_seconds", "6.0", "token_usage", "num_queue_reqs", "num_running_reqs",
 )  # fmt: skip
 ENGINES = (V1, V0, UNDERSCORED, SGLANG)
+_OLD_SGLANG = replace(SGLANG, name="SGLang, older name", between="time_per_output_token_seconds")
+SPELLINGS = (
+    *ENGINES,
+    _OLD_SGLANG,
+    replace(V0, name="vLLM V0, vllm_ spelling", prefix="vllm_"),
+    replace(SGLANG, name="SGLang, sglang_ spelling", prefix="sglang_"),
+    replace(_OLD_SGLANG, name="SGLang, older name, sglang_ spelling", prefix="sglang_"),
+)
 
 _Pieces = tuple[tuple[int, float, float], ...]
 

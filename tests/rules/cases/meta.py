@@ -6,10 +6,9 @@ from dataclasses import replace
 
 from tests.rules.cases.case import Case, Fires, Told, counter, gauge, silent
 from tests.rules.cases.engines import (
-    ENGINES,
     SGLANG,
+    SPELLINGS,
     UNDERSCORED,
-    V0,
     V1,
     Dialect,
     first_tokens,
@@ -93,16 +92,6 @@ def _blind(job: str, missing: str) -> Fires:
     )
 
 
-_OLD_SGLANG = replace(SGLANG, name="SGLang, older name", between="time_per_output_token_seconds")
-_SPELLINGS = (
-    *ENGINES,
-    _OLD_SGLANG,
-    replace(V0, name="vLLM V0, vllm_ spelling", prefix="vllm_"),
-    replace(SGLANG, name="SGLang, sglang_ spelling", prefix="sglang_"),
-    replace(_OLD_SGLANG, name="SGLang, older name, sglang_ spelling", prefix="sglang_"),
-)
-
-
 def _alone() -> dict[str, str]:
     """Idle engines, each of which exports one input only."""
     found: dict[str, str] = {}
@@ -114,7 +103,7 @@ def _alone() -> dict[str, str]:
 
 # Rates need two scrapes: gauges are seen missing at 1 where a counter tells of work, counters likewise.
 _BLINDS = (
-    *(silent(_BLIND, f"all is there, {engine.name}", _without(engine), 16, 20) for engine in _SPELLINGS),
+    *(silent(_BLIND, f"all is there, {engine.name}", _without(engine), 16, 20) for engine in SPELLINGS),
     *(
         Case(
             _BLIND, f"no {missing}, {engine.name}", _without(engine, missing), silent=(0, 14),

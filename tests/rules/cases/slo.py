@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 from tests.rules.cases.case import Case, Fires, Told, counter, gauge, silent
-from tests.rules.cases.engines import ENGINES, SGLANG, V0, V1, Dialect, first_tokens, tokens_between
+from tests.rules.cases.engines import (
+    ENGINES,
+    SGLANG,
+    SPELLINGS,
+    V0,
+    V1,
+    Dialect,
+    first_tokens,
+    tokens_between,
+)
 
 __all__ = ["CASES", "LONG"]
 
@@ -171,11 +180,11 @@ _FAILING_SGLANG = Case(
 )
 
 CASES = (
-    *map(_fast, ENGINES),
+    *map(_fast, (*ENGINES, SPELLINGS[6])),
     _MIXED,
     silent(_FAST, "hardly any traffic", first_tokens(V1, (120, 1, 0.005), (80, 1, 1.0)), 131, 160, 190),
     silent(_FAST, "one slow request in a quiet hour", first_tokens(V1, (120, 0, 0), (1, 1, 1.0), (60, 0, 0)), 121, 125, 150),
-    *map(_between, ENGINES),
+    *map(_between, SPELLINGS),
     silent(
         _BETWEEN, "hardly any traffic",
         {**first_tokens(V1, (190, 1, 0.0)), **tokens_between(V1, (120, 400, 0.005), (70, 400, 0.7))}, 134, 164,
