@@ -10,10 +10,11 @@ from diag.errors import DiagError, UsageError
 
 if TYPE_CHECKING:
     from diag.model import Verdict
-    from diag.renderers.report import Report
+    from diag.renderers.report import Detection, Report
 
 __all__ = ["FORMATS", "check_name", "load_verdict", "write_report"]
 
+_ALERTS = 5
 FORMATS = (".md", ".markdown", ".html", ".htm")
 
 
@@ -44,7 +45,7 @@ def write_report(verdict: Verdict, path: Path, *, redact: Sequence[str] = ()) ->
     check_name(path)
     suffix = path.suffix.lower()
     told = redacted(verdict, redact) if redact else verdict
-    report = report_of(told)
+    report = report_of(told, detections=_detections(told))
     try:
         kept = written(path.read_text(encoding="utf-8")) if path.exists() else {}
         if suffix in (".html", ".htm"):
@@ -60,6 +61,17 @@ def write_report(verdict: Verdict, path: Path, *, redact: Sequence[str] = ()) ->
         return (path, *figures.values())
     except (OSError, UnicodeDecodeError) as error:
         raise DiagError(f"cannot write {path}: {error}", hint="choose another file") from error
+
+
+def _detections(verdict: Verdict) -> list[Detection]:
+    """The shipped alerts that point to the leading cause, those that page first."""
+    from diag.assets.rules.catalogue import ALERTS
+    from diag.renderers.report import Detection
+
+    order = ("critical", "warning", "info")
+    pointing = [one for one in ALERTS if verdict.leading in one.causes and one.severity in order]
+    pointing.sort(key=lambda one: (order.index(one.severity), one.for_seconds, one.name))
+    return [Detection(one.name, float(one.for_seconds)) for one in pointing[:_ALERTS]]
 
 
 def _figures(report: Report, path: Path) -> dict[str, Path]:

@@ -226,8 +226,8 @@ def _explain_away(by_id: Mapping[str, Judged]) -> None:
 
 
 def _consequence(child: Judged, parent: Judged) -> None:
-    """Whether it really happens is then a question of its own, apart from whether it is the root, and apart from
-    how often nobody had thought of a cause: one in six did before looking (``_OWN``)."""
+    """Whether it really happens is then a question of its own, apart from whether it is the root, and apart
+    from how often nobody had thought of a cause: one in six did before looking (``_OWN``)."""
     child.explained_by = parent.id
     child.confidence = _belief(child.as_consequence, [_OWN])
     if child.confidence >= SUPPORT and child.as_consequence > _OWN:

@@ -121,6 +121,13 @@ def test_what_people_wrote_is_kept(recorded: Verdict, tmp_path: Path) -> None:
         assert path.read_text(encoding="utf-8") == filled
 
 
+def test_the_alerts_that_watch_for_the_cause_are_named(recorded: Verdict, tmp_path: Path) -> None:
+    text = write_report(recorded, tmp_path / "r.md")[0].read_text(encoding="utf-8")
+    section = text.partition("## Detection")[2].partition("## ")[0]
+    assert "LLMPromptLengthGrowing" in section
+    assert "after its condition comes true" in section
+
+
 def test_figures_lie_beside_markdown(recorded: Verdict, tmp_path: Path) -> None:
     made = write_report(recorded, tmp_path / "r.md")
     assert [p.name for p in made] == ["r.md", "chain.png", "lengths.png", "cohorts.png", "memory.png"]

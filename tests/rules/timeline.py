@@ -18,7 +18,7 @@ from diag.model import Floats
 from diag.signals.frame import RawSeries
 from diag.simulate import Bundle
 
-__all__ = ["SCRAPE_SECONDS", "Timeline", "openmetrics", "stretched"]
+__all__ = ["SCRAPE_SECONDS", "Timeline", "moved", "openmetrics", "stretched"]
 
 SCRAPE_SECONDS = 30.0
 _STALE_SECONDS = 12.0
@@ -77,6 +77,19 @@ def stretched(
     kept = tuple(one for one in series if one.times.size)
     begun, over = (None, None) if onset is None else (start + calm, start + calm + hurt)
     return Timeline(bundle.name, start, float(times[-1]), begun, over, kept)
+
+
+def moved(bundle: Bundle, start: float, names: frozenset[str]) -> Timeline:
+    """A simulated incident as it is, from ``start`` on; its trouble lasts to its end."""
+    shift = start - bundle.window.start
+    series = tuple(
+        RawSeries(one.labels, one.times + shift, one.values)
+        for one in bundle.series()
+        if one.labels["__name__"] in names and one.times.size
+    )
+    onset = bundle.label.get("onset")
+    end = bundle.window.end + shift
+    return Timeline(bundle.name, start, end, onset and onset + shift, onset and end, series)
 
 
 def openmetrics(series: Iterable[RawSeries]) -> Iterator[str]:

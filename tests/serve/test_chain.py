@@ -21,7 +21,7 @@ from tests.rules.servers import binary, free_port, prometheus_on, running
 from tests.rules.timeline import moved
 
 pytestmark = pytest.mark.server
-_ALERT = "LLMQueueGrowing"
+_ALERT = "GPUThermalThrottle"
 _WITHIN_SECONDS = 30.0
 _EXTERNAL = {"llmdiag_url": "http://127.0.0.1", "grafana_url": "http://127.0.0.1"}
 
@@ -45,10 +45,10 @@ def _alertmanager(folder: Path, hook: str) -> Iterator[str]:
 
 def _prometheus(folder: Path, manager: str) -> Any:
     """One that holds the incident as if it were happening now, with the shipped rules, hastened."""
-    bundle = make("develop", "load_burst", 10, severity=1.0).bundle
+    bundle = make("develop", "thermal_throttle", 10, severity=1.0).bundle
     names = frozenset(one.labels["__name__"] for one in bundle.series())
-    length = bundle.window.end - bundle.window.start
-    stored(folder / "data", folder / "raw.om", moved(bundle, time.time() - length, names).series)
+    begins = time.time() - bundle.window.seconds
+    stored(folder / "data", folder / "raw.om", moved(bundle, begins, names).series)
     chosen = [rule for rule in alerts() if rule.alert == _ALERT]
     quick = [replace(rule, for_seconds=1.0, keep_firing_seconds=0.0) for rule in chosen]
     rules = folder / "rules.yml"
@@ -58,7 +58,7 @@ def _prometheus(folder: Path, manager: str) -> Any:
         "rule_files": [str(rules)],
         "alerting": {"alertmanagers": [{"static_configs": [{"targets": [manager.removeprefix("http://")]}]}]},
     }
-    return prometheus_on(folder / "data", config=yaml.safe_dump(config))
+    return prometheus_on(folder / "data", "--rules.alert.resend-delay=1s", config=yaml.safe_dump(config))
 
 
 def test_an_alert_that_fires_finds_its_cause_on_the_page(tmp_path: Path) -> None:
@@ -77,10 +77,10 @@ def test_an_alert_that_fires_finds_its_cause_on_the_page(tmp_path: Path) -> None
         told = _until(lambda: _judged(hook), _WITHIN_SECONDS)
         print(f"alert → page: {time.monotonic() - at:.1f} s")
         assert fired["labels"]["alertname"] == _ALERT
-        assert told["leading"] == "load_burst"
+        assert told["leading"] == "thermal_throttle"
         assert told["labels"]["alertname"] == _ALERT
         page = requests.get(f"{hook}/incidents/{told['id']}", timeout=10).text
-        assert "load_burst" in page
+        assert "thermal_throttle" in page
         assert "firing" in page
 
 
