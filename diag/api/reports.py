@@ -64,13 +64,15 @@ def write_report(verdict: Verdict, path: Path, *, redact: Sequence[str] = ()) ->
 
 
 def _detections(verdict: Verdict) -> list[Detection]:
-    """The shipped alerts that point to the leading cause, those that page first."""
+    """The shipped alerts that point to the leading cause: its own, then those that page first."""
     from diag.assets.rules.catalogue import ALERTS
     from diag.renderers.report import Detection
 
     order = ("critical", "warning", "info")
     pointing = [one for one in ALERTS if verdict.leading in one.causes and one.severity in order]
-    pointing.sort(key=lambda one: (order.index(one.severity), one.for_seconds, one.name))
+    pointing.sort(
+        key=lambda one: (one.runbook != verdict.leading, order.index(one.severity), one.for_seconds, one.name)
+    )
     return [Detection(one.name, float(one.for_seconds)) for one in pointing[:_ALERTS]]
 
 
