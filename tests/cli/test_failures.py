@@ -148,6 +148,8 @@ def _spawn(*arguments: str, folder: Path, **options: Any) -> subprocess.Popen[st
         env={**os.environ, "PYTHONPATH": str(root)},
         text=True,
         stderr=subprocess.PIPE,
+        # Whoever runs the tests in the background of a shell has them ignore interrupts.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         **options,
     )
 
