@@ -28,7 +28,8 @@ class Requests:
     before (-1: none seen); ``turn`` counts from 0. Codes index into the name tuples, -1 unknown.
 
     ``waited``: time to first token, or for a request that had none when the records end the time it
-    had waited by then (a lower bound); NaN for requests that left or failed without one."""
+    had waited by then (a lower bound); NaN for requests that left or failed without one.
+    ``told``: whether its end is on record; ``aborted`` and ``failed`` are False where it is not."""
 
     ts: Floats
     prompt: Floats
@@ -43,6 +44,7 @@ class Requests:
     session: Codes
     tenant: Codes
     instance: Codes
+    told: Flags
     aborted: Flags
     failed: Flags
     previous: Codes
@@ -97,6 +99,7 @@ def from_frame(frame: pd.DataFrame, end: float) -> Requests:
         session=session,
         tenant=tenant,
         instance=instance,
+        told=status != "",
         aborted=aborted,
         failed=failed,
         previous=previous,

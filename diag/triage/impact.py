@@ -34,14 +34,19 @@ def _recorded(work: Workload) -> Impact:
     return Impact(
         requests=int(inc.sum()),
         slow=int((wait[known] > limit).sum()) if np.isfinite(limit) else None,
-        failed=int((r.failed & inc).sum()),
-        left=int((r.aborted & inc).sum()),
+        failed=_counted(r.failed, r.told & inc),
+        left=_counted(r.aborted, r.told & inc),
         sessions=_distinct(r.session[inc]) if r.sessions else None,
         tenants=_distinct(r.tenant[inc]) if r.tenants else None,
         lost_seconds=_lost(wait, base, known),
         cohorts=tuple(_cohorts(work, wait)),
         source="request records",
     )
+
+
+def _counted(flags: Flags, told: Flags) -> int | None:
+    """Among requests whose end is on record; None where no end is."""
+    return int((flags & told).sum()) if told.any() else None
 
 
 def _distinct(codes: np.ndarray) -> int:
