@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
 
 import uvicorn
 
+from diag import api
+from diag.errors import DiagError
 from diag.model import Verdict
 from diag.serve.app import application
 from diag.serve.messages import message, post
@@ -55,10 +56,7 @@ def run(plan: Plan) -> None:
 
 def runbook_text(id: str) -> str | None:
     """A shipped runbook as Markdown; None for a name that is none."""
-    if not id.replace("_", "").isalnum():
+    try:
+        return api.runbook(id)
+    except DiagError:
         return None
-    for folder in (files("diag") / "_shipped" / "runbooks", Path(__file__).parents[2] / "runbooks"):
-        found = folder / f"{id}.md"
-        if found.is_file():
-            return found.read_text(encoding="utf-8")
-    return None

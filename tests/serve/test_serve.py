@@ -15,6 +15,7 @@ import requests
 from diag.errors import SourceUnreachable, UsageError
 from diag.model import Verdict, Window
 from diag.serve.messages import message
+from diag.serve.running import runbook_text
 from diag.serve.settings import Settings
 from diag.serve.store import Store
 from diag.serve.webhook import BadBody, parsed
@@ -295,3 +296,9 @@ def test_the_message_says_the_sentence_and_what_was_ruled_out(start: Start, know
     assert "Ruled out: " in body["text"]
     assert body["url"] == "http://diag/incidents/1"
     assert "<!channel>" not in body["text"]
+
+
+def test_runbooks_are_those_that_ship() -> None:
+    assert "context_growth" in (runbook_text("context_growth") or "")
+    assert runbook_text("slow_first_token") is not None
+    assert runbook_text("../pyproject") is None
