@@ -18,7 +18,6 @@ Judge = Callable[[Window], Verdict]
 Tell = Callable[[Verdict, list[Incident]], None]
 _IDLE_SECONDS = 0.2
 _KEEP_SECONDS = 90 * 86400.0
-_TELL_AT_MOST = 1
 _LEAST_SECONDS = 60.0
 _AFTER = 2.0  # look-backs
 
@@ -93,7 +92,7 @@ class Worker:
         )
         self.counted.done += 1
         self.counted.seconds += seconds
-        if question.runs < _TELL_AT_MOST and self._tell is not None:
+        if question.verdict is None and self._tell is not None:
             self._message(verdict, question)
 
     def _failed(self, question: Question, why: str, began: float) -> None:

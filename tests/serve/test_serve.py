@@ -302,3 +302,23 @@ def test_runbooks_are_those_that_ship() -> None:
     assert "context_growth" in (runbook_text("context_growth") or "")
     assert runbook_text("slow_first_token") is not None
     assert runbook_text("../pyproject") is None
+
+
+def test_a_first_try_that_fails_takes_nobodys_message(start: Start, known: Verdict) -> None:
+    told: list[Verdict] = []
+    tries: list[Window] = []
+
+    def second_time(window: Window) -> Verdict:
+        tries.append(window)
+        if len(tries) == 1:
+            raise SourceUnreachable("http://prometheus:9090 does not answer", hint="check the address")
+        return known
+
+    service = start(judge=second_time, again_seconds=0.2, tell=lambda verdict, _: told.append(verdict))
+    service.post(posted(alert()))
+    for _ in range(400):
+        if len(tries) >= 4:
+            break
+        threading.Event().wait(0.02)
+    assert len(tries) >= 4
+    assert len(told) == 1
