@@ -6,7 +6,7 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,6 +14,9 @@ from diag.cli import answering, asking
 from diag.cli.config import read_defaults
 from diag.cli.options import Asked, Debug, with_options
 from diag.cli.times import duration_seconds
+
+if TYPE_CHECKING:
+    from diag.api.watching import Watching
 
 __all__ = ["command"]
 
@@ -54,14 +57,12 @@ def watch(
 command = watch
 
 
-def _lines(watching: object, seconds: float, once: bool) -> int:
+def _lines(watching: Watching, seconds: float, once: bool) -> int:
     import msgspec
 
     from diag import api
-    from diag.api.watching import Watching
     from diag.errors import DiagError
 
-    assert isinstance(watching, Watching)
     while True:
         try:
             look = watching.look(seconds)
@@ -77,15 +78,13 @@ def _lines(watching: object, seconds: float, once: bool) -> int:
         time.sleep(seconds)
 
 
-def _screen(watching: object, source: str, window: float, seconds: float, once: bool) -> int:
+def _screen(watching: Watching, source: str, window: float, seconds: float, once: bool) -> int:
     from rich.console import Console
 
-    from diag.api.watching import Watching
     from diag.watch.history import History
     from diag.watch.running import run
     from diag.watch.screen import Showing, screen
 
-    assert isinstance(watching, Watching)
     terminal = sys.stdout.isatty()
     plain = not terminal or bool(os.environ.get("NO_COLOR"))
     console = Console(no_color=plain, width=None if terminal else _WIDTH, highlight=False)

@@ -12,21 +12,16 @@ from pathlib import Path
 from rich.console import Console
 from rich.live import Live
 
-from diag.api.watching import Look, Watching
+from diag.api.watching import Watching
 from diag.errors import DiagError
 from diag.watch.history import History
 from diag.watch.keys import Keys
 from diag.watch.screen import Showing, screen
 
-__all__ = ["once", "run"]
+__all__ = ["run"]
 
 _TICK_SECONDS = 0.15
 _WINDOWS = (300.0, 600.0, 900.0, 1800.0, 3600.0, 2 * 3600.0, 6 * 3600.0, 24 * 3600.0)
-
-
-def once(watching: Watching, poll_seconds: float) -> Look:
-    """One look."""
-    return watching.look(poll_seconds)
 
 
 @dataclass(slots=True)
@@ -63,7 +58,6 @@ def _look_on(watching: Watching, showing: Showing, shared: _Shared, clock: Calla
 
 
 def _look(watching: Watching, showing: Showing, shared: _Shared, clock: Callable[[], float]) -> None:
-    showing.busy = True
     try:
         look = watching.look(showing.every_seconds)
     except DiagError as error:
@@ -75,8 +69,6 @@ def _look(watching: Watching, showing: Showing, shared: _Shared, clock: Callable
     else:
         with shared.lock:
             shared.history.seen(look)
-    finally:
-        showing.busy = False
 
 
 def _react(key: str, watching: Watching, showing: Showing, shared: _Shared) -> None:

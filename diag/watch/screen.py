@@ -61,7 +61,6 @@ class Showing:
     window_seconds: float
     every_seconds: float
     paused: bool = False
-    busy: bool = False
     opened: str = ""
     said: str = ""
 
