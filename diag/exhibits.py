@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["Cohort", "Curve", "Exhibit", "Impact", "Mark", "Panel"]
+__all__ = ["Cohort", "Curve", "Exhibit", "Fired", "Impact", "Mark", "Panel", "Query"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,3 +80,22 @@ class Impact:
     lost_seconds: float | None
     cohorts: tuple[Cohort, ...]
     source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fired:
+    """An alert that fired. Unix seconds; ``time`` None: before the data begins; ``until`` None: not yet
+    over."""
+
+    alert: str
+    time: float | None
+    until: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """How to see a signal again: the PromQL over ``producer``'s own metrics that gave it."""
+
+    signal: str
+    producer: str
+    promql: str

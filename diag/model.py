@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     import pandas as pd
 
-    from diag.exhibits import Exhibit, Impact
+    from diag.exhibits import Exhibit, Fired, Impact, Query
 
 __all__ = [
     "Assessment",
@@ -110,8 +110,9 @@ class Fact:
     ``chunked_prefill`` ("on"/"off"), ``long_prefill_threshold_tokens``, ``full_prompt_reservation``
     ("on"/"off"), ``cuda_graphs`` ("on"/"off"), ``cuda_graph_tokens_max`` (largest captured decode step),
     ``speculative_decoding`` ("on"/"off"), ``speculative_tokens``, ``max_loras``, ``engine_version``,
-    ``model``, ``cache_config`` (all labels, as sorted ``k=v`` text). ``value`` is text; numbers are
-    plain decimal. ``since``/``until`` bound the time it was seen; None means not known.
+    ``model``, ``cache_config`` (all labels, as sorted ``k=v`` text), ``alert`` (one that fired).
+    ``value`` is text; numbers are plain decimal. ``since``/``until`` bound the time it was seen; None
+    means not known.
     """
 
     name: str
@@ -367,7 +368,8 @@ class Coverage:
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """The answer. Serialises to ``diag.verdict/1`` (see ``diag.renderers.json``). ``impact`` and
-    ``exhibits`` are what a report shows beside the words; ``names``: who is who, so that it can hide them."""
+    ``exhibits`` are what a report shows beside the words; ``names``: who is who, so that it can hide them;
+    ``fired``: the alerts that fired, in order of time; ``queries``: how to see the told signals again."""
 
     version: str
     generated_at: float
@@ -385,3 +387,5 @@ class Verdict:
     impact: Impact | None = None
     exhibits: tuple[Exhibit, ...] = ()
     names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    fired: tuple[Fired, ...] = ()
+    queries: tuple[Query, ...] = ()

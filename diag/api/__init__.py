@@ -16,13 +16,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from diag import __version__
 from diag.api.demos import Demo, demo_named, demos
+from diag.api.judging import judged, windowed
 from diag.errors import NoData, UsageError
 from diag.renderers import RenderOptions, load, render
 
 if TYPE_CHECKING:
-    from diag.model import Card, Case, Verdict, Window
+    from diag.model import Card, Case, Verdict
     from diag.renderers.checked import Checked
     from diag.sources.access import Access
     from diag.sources.protocol import Question, Source
@@ -125,7 +125,8 @@ def triage(
     """Judge ``refs``. Without a window in ``question`` a bundle is taken whole and a live store for the
     last ``live_seconds``."""
     with _case(refs, question, access, live_seconds, progress) as (case, asked):
-        return _judged(case, asked.now, progress)
+        _tell(progress, "judging")
+        return judged(case, asked.now)
 
 
 def check(
@@ -140,7 +141,8 @@ def check(
     from diag.api.checking import checked
 
     with _case(refs, question, access, live_seconds, progress) as (case, asked):
-        return checked(case, _judged(case, asked.now, progress))
+        _tell(progress, "judging")
+        return checked(case, judged(case, asked.now))
 
 
 def record(
@@ -243,46 +245,7 @@ def _opened(
             close = getattr(source, "close", None)
             if close is not None:
                 stack.callback(close)
-        yield sources, _windowed(asked, sources, live_seconds)
-
-
-def _windowed(asked: Question, sources: Sequence[Source], live_seconds: float) -> Question:
-    """The question with the window that is meant when none was given, wide enough for the baseline."""
-    from diag.model import Window
-
-    window = _meant(asked, sources, live_seconds)
-    if window is None or asked.baseline is None:
-        return replace(asked, window=window)
-    if asked.baseline.start >= window.start and asked.baseline.end <= window.end:
-        return replace(asked, window=window)
-    # A healthy time from elsewhere: the window asked for is then what went wrong.
-    both = Window(min(window.start, asked.baseline.start), max(window.end, asked.baseline.end))
-    return replace(asked, window=both, incident=asked.incident or window)
-
-
-def _meant(asked: Question, sources: Sequence[Source], live_seconds: float) -> Window | None:
-    """The window asked for; else a live store's last hour, or None for the sources' own extent.
-
-    Pages are polled after the clock was read, so that a window "until now" must reach to their end."""
-    from diag.model import Window
-
-    polled = [source.extent() for source in sources if source.ref.kind == "scrape"]
-    if len(polled) == len(sources):
-        return None
-    window = asked.window
-    if window is None and all(source.ref.kind in ("prometheus", "scrape") for source in sources):
-        window = Window(asked.now - live_seconds, asked.now)
-    if window is None:
-        return None
-    ends = [extent.end for extent in polled if extent is not None and window.end >= asked.now]
-    return Window(window.start, max([window.end, *ends]))
-
-
-def _judged(case: Case, now: float, progress: Progress | None) -> Verdict:
-    from diag.triage import triage as judge
-
-    _tell(progress, "judging")
-    return judge(case, now=now, version=__version__)
+        yield sources, windowed(asked, sources, live_seconds)
 
 
 def _tell(progress: Progress | None, text: str) -> None:

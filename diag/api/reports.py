@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING
 from diag.errors import DiagError, UsageError
 
 if TYPE_CHECKING:
+    from diag.exhibits import Fired
     from diag.model import Verdict
     from diag.renderers.report import Detection, Report
 
-__all__ = ["FORMATS", "check_name", "load_verdict", "write_report"]
+__all__ = ["FORMATS", "check_name", "load_verdict", "report_for", "write_report"]
 
 _ALERTS = 5
+_PAGES = ("critical", "warning", "info")
+_APART_SECONDS = 300.0
 FORMATS = (".md", ".markdown", ".html", ".htm")
 
 
@@ -39,13 +42,12 @@ def write_report(verdict: Verdict, path: Path, *, redact: Sequence[str] = ()) ->
     What people wrote into the human sections of an earlier report there is kept. Figures lie beside a
     Markdown file, in ``<name>_figures``. ``redact``: kinds of names to hide (hosts, tenants, sessions)."""
     from diag.renderers.redaction import redacted
-    from diag.renderers.report import report_of
     from diag.renderers.report.kept import written
 
     check_name(path)
     suffix = path.suffix.lower()
     told = redacted(verdict, redact) if redact else verdict
-    report = report_of(told, detections=_detections(told))
+    report = report_for(told)
     try:
         kept = written(path.read_text(encoding="utf-8")) if path.exists() else {}
         if suffix in (".html", ".htm"):
@@ -63,17 +65,49 @@ def write_report(verdict: Verdict, path: Path, *, redact: Sequence[str] = ()) ->
         raise DiagError(f"cannot write {path}: {error}", hint="choose another file") from error
 
 
-def _detections(verdict: Verdict) -> list[Detection]:
-    """The shipped alerts that point to the leading cause: its own, then those that page first."""
+def report_for(verdict: Verdict, fired: Sequence[Fired] = ()) -> Report:
+    """``verdict`` arranged for a reader. ``fired``: alerts that fired, beside those the verdict knows of."""
+    from diag.renderers.report import report_of
+
+    return report_of(verdict, detections=_detections(verdict, (*fired, *verdict.fired)))
+
+
+def _detections(verdict: Verdict, fired: Sequence[Fired]) -> list[Detection]:
+    """What fired, then the shipped alerts that point to the leading cause: its own, then those that page
+    first. Without a single series of any alert nobody can say that one was silent."""
     from diag.assets.rules.catalogue import ALERTS
     from diag.renderers.report import Detection
 
-    order = ("critical", "warning", "info")
-    pointing = [one for one in ALERTS if verdict.leading in one.causes and one.severity in order]
+    shipped = {one.name: one for one in ALERTS}
+    told = _once([one for one in fired if one.alert not in shipped or shipped[one.alert].severity in _PAGES])
+    found = [Detection(one.alert, fired=True, at=one.time, until=one.until) for one in told]
+    pointing = [one for one in ALERTS if verdict.leading in one.causes and one.severity in _PAGES]
     pointing.sort(
-        key=lambda one: (one.runbook != verdict.leading, order.index(one.severity), one.for_seconds, one.name)
+        key=lambda one: (
+            one.runbook != verdict.leading,
+            _PAGES.index(one.severity),
+            one.for_seconds,
+            one.name,
+        )
     )
-    return [Detection(one.name, float(one.for_seconds)) for one in pointing[:_ALERTS]]
+    silent = [one for one in pointing if one.name not in {each.alert for each in told}]
+    return found + [
+        Detection(one.name, float(one.for_seconds), fired=False if fired else None)
+        for one in silent[:_ALERTS]
+    ]
+
+
+def _once(fired: Sequence[Fired]) -> list[Fired]:
+    """Whoever posted an alert and the store that recorded it tell the same within minutes."""
+    kept: list[Fired] = []
+    for one in sorted(fired, key=lambda each: each.time or 0.0):
+        twin = any(
+            one.alert == other.alert and abs((one.time or 0.0) - (other.time or 0.0)) < _APART_SECONDS
+            for other in kept
+        )
+        if not twin:
+            kept.append(one)
+    return kept
 
 
 def _figures(report: Report, path: Path) -> dict[str, Path]:

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from diag import __version__
 from diag.api import gather, open_sources
+from diag.api.judging import judged, windowed
 
 if TYPE_CHECKING:
     from diag.model import Case, Verdict
@@ -55,7 +55,6 @@ class Watching:
         """Ask anew; pages are polled for ``poll_seconds`` first. ``DiagError`` when a source does not
         answer: the next look tries again."""
         from diag.sources.scrape import ScrapeSource
-        from diag.triage import triage
 
         if not self._sources:
             self._open()
@@ -65,7 +64,7 @@ class Watching:
                     source.collect(max(poll_seconds, 2.0))
         now = self._clock()
         case = gather(self._sources, self._asked(now))
-        return Look(now, case, triage(case, now=now, version=__version__))
+        return Look(now, case, judged(case, now))
 
     def save(self, path: Path) -> Path:
         """Write what is seen now as a bundle."""
@@ -83,7 +82,5 @@ class Watching:
         self._sources = opened
 
     def _asked(self, now: float) -> Question:
-        from diag.api import _windowed
-
         question = replace(self._question, now=now)
-        return _windowed(question, self._sources, self.window_seconds)
+        return windowed(question, self._sources, self.window_seconds)

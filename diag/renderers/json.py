@@ -13,7 +13,7 @@ from typing import Literal
 import msgspec
 
 from diag.errors import DiagError
-from diag.exhibits import Exhibit, Impact
+from diag.exhibits import Exhibit, Fired, Impact, Query
 from diag.model import (
     Assessment,
     ChainLink,
@@ -130,6 +130,8 @@ class _Report(msgspec.Struct):
     impact: Impact | None = None
     exhibits: tuple[Exhibit, ...] = ()
     names: dict[str, tuple[str, ...]] = {}
+    fired: tuple[Fired, ...] = ()
+    queries: tuple[Query, ...] = ()
 
 
 class _Verdict(msgspec.Struct):
@@ -215,9 +217,8 @@ def _written(verdict: Verdict) -> _Verdict:
 
 def _written_report(verdict: Verdict) -> _Report | msgspec.UnsetType:
     names = {kind: tuple(known) for kind, known in verdict.names.items() if known}
-    if not (verdict.impact or verdict.exhibits or names):
-        return msgspec.UNSET
-    return _Report(verdict.impact, verdict.exhibits, names)
+    report = _Report(verdict.impact, verdict.exhibits, names, verdict.fired, verdict.queries)
+    return msgspec.UNSET if report == _Report() else report
 
 
 def _written_window(window: Window | None) -> tuple[str, str] | None:
@@ -288,6 +289,8 @@ def _read(saved: _Verdict) -> Verdict:
         impact=report.impact if report else None,
         exhibits=report.exhibits if report else (),
         names=report.names if report else {},
+        fired=report.fired if report else (),
+        queries=report.queries if report else (),
     )
 
 

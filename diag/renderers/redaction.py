@@ -87,7 +87,7 @@ def _named(part: Any, keys: frozenset[str]) -> Iterator[str]:
 _FIXED = frozenset(
     {
         "schema", "version", "id", "signal", "state", "stance", "unit", "explained_by", "runbook", "x_unit",
-        "kind",
+        "kind", "alert", "producer", "promql",
     }
 )  # fmt: skip
 """Keys whose values are fixed words."""

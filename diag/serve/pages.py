@@ -8,10 +8,11 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from diag.api.reports import report_for
+from diag.exhibits import Fired
 from diag.model import Verdict
 from diag.quantities import clock, day, plain, quantity, span
 from diag.renderers import load
-from diag.renderers.report import report_of
 from diag.renderers.report.html import render as as_html
 from diag.serve.store import Incident
 
@@ -61,13 +62,15 @@ def incident(one: Incident, refresh_seconds: int) -> str:
     if verdict is None:
         return _rendered("waiting.html.j2", row=_row(one), refresh_seconds=again)
     state = "firing" if one.alert.firing else "resolved"
-    return _drawn(one.question.verdict or b"", state, again)
+    fired = Fired(one.alert.name or "alert", one.alert.starts_at, one.alert.ends_at)
+    return _drawn(one.question.verdict or b"", fired, state, again)
 
 
 @lru_cache(maxsize=32)
-def _drawn(text: bytes, state: str, refresh_seconds: int) -> str:
+def _drawn(text: bytes, fired: Fired, state: str, refresh_seconds: int) -> str:
     verdict = _loaded(text)
-    return as_html(report_of(verdict), version=verdict.version, state=state, refresh_seconds=refresh_seconds)
+    report = report_for(verdict, [fired])
+    return as_html(report, version=verdict.version, state=state, refresh_seconds=refresh_seconds)
 
 
 def unknown_alert(wanted: Mapping[str, str]) -> str:

@@ -14,6 +14,7 @@ from diag.errors import BundleTooNew, BundleUnreadable
 from diag.model import SourceRef, Window
 from diag.signals.algebra import Matcher
 from diag.signals.frame import Grid, RawSeries
+from diag.sources.alerts import METRIC
 from diag.sources.evaluation import RawStore
 from diag.sources.naming import metric_names
 from diag.sources.protocol import Attachments, Fetched
@@ -68,7 +69,7 @@ class BundleSource:
             raise
 
     def _read(self) -> None:
-        reading = read_metrics(self._folder / "metrics", metric_names())
+        reading = read_metrics(self._folder / "metrics", metric_names() | {METRIC})
         self._store = RawStore(reading)
         self._notes = tuple(note for note in (*reading.notes, reading.bad.note()) if note)
         damaged = reading.bad.count or reading.notes

@@ -13,6 +13,7 @@ from diag.engines.registry import Definition, Engine
 from diag.model import Fact, Gap, Series, Window
 from diag.signals.algebra import Matcher, Select, selects
 from diag.signals.frame import Grid, RawSeries, SampleIndex, evaluate_many
+from diag.sources.alerts import METRIC, alert_facts, of_service
 from diag.sources.duplicates import drop_second_scrapes
 from diag.sources.facts import Sighting, facts_from, numbers_from
 from diag.sources.naming import (
@@ -46,8 +47,15 @@ class RawStore:
     def __init__(self, raw: Iterable[RawSeries]) -> None:
         """Keep what engine files mention; pieces of one series are joined, later samples winning."""
         mentioned = metric_names()
-        wanted = [one for one in raw if one.labels.get("__name__", "") in mentioned]
-        self.raw, self.notes = drop_second_scrapes(merged(wanted))
+        scraped, alerts = [], []
+        for one in raw:
+            name = one.labels.get("__name__", "")
+            if name in mentioned:
+                scraped.append(one)
+            elif name == METRIC:
+                alerts.append(one)
+        self.raw, self.notes = drop_second_scrapes(merged(scraped))
+        self.raw += merged(alerts)
         self._index = SampleIndex(self.raw)
         self._by_name: dict[str, list[RawSeries]] = defaultdict(list)
         for one in self.raw:
@@ -81,7 +89,7 @@ class RawStore:
         return Fetched(
             {name: sorted_series(found[name]) for name in signals if name in found},
             tuple(gaps),
-            self._facts(present, window, matchers),
+            self._facts(present, window, matchers) + self._alerts(present, window, matchers),
             (),
             self.notes,
             self._stalls(present, window, matchers),
@@ -123,6 +131,18 @@ class RawStore:
                 )
                 facts.extend(numbers_from(engine, name, rows))
         return tuple(facts)
+
+    def _alerts(
+        self, present: Iterable[Engine], window: Window, matchers: Sequence[Matcher]
+    ) -> tuple[Fact, ...]:
+        instances = frozenset(
+            one.labels.get("instance", "")
+            for engine in present
+            if serves(engine)
+            for one in self._selected(engine.probe, matchers)
+        )
+        fired = (one for one in self._by_name.get(METRIC, ()) if of_service(one, instances, matchers))
+        return alert_facts(_cut(fired, window), window)
 
     def _stalls(
         self, present: Iterable[Engine], window: Window, matchers: Sequence[Matcher]

@@ -19,6 +19,7 @@ from diag.signals.algebra import Aggregate, Gauge, Matcher
 from diag.signals.frame import Grid, RawSeries
 from diag.signals.promql import selector, write
 from diag.sources.access import Access, Client
+from diag.sources.alerts import alert_facts, alert_selectors
 from diag.sources.duplicates import SCRAPER_LABELS, subset_groups
 from diag.sources.evaluation import sightings, usual_distance_seconds, widened
 from diag.sources.facts import Sighting, facts_from, numbers_from
@@ -41,6 +42,8 @@ __all__ = ["PrometheusSource"]
 _LOOK_AROUND_SECONDS = 30 * 86_400.0
 _RECENT_SECONDS = 600.0
 _EVERY_INFO_RAW_BELOW = 64
+_FEW_ALERTS = 50
+_RULES_SECONDS = 15.0
 
 
 class PrometheusSource:
@@ -112,10 +115,11 @@ class PrometheusSource:
         ]
         notes += [f"{name} could not be asked: {why}" for name, why in sorted(refused.items())]
         serving = [engine for engine in present if serves(engine)]
-        instances = frozenset(row.get("instance", "") for engine in serving for row in targets[engine.name])
+        instances = _served(targets)
         scrape = self.scrape_seconds(window) or grid.step
         stalls = live_page_stalls(self._api, serving, instances, grid, scrape, matchers)
         facts = [fact for engine in present for fact in self._facts(engine, window, matchers)]
+        facts += alert_facts(self._alerts(instances, window, matchers), window)
         notes += [f"{self._ref.ref} warns: {said}" for said in sorted(self._api.warnings)]
         return Fetched(series, tuple(gaps), tuple(facts), (), tuple(notes), stalls)
 
@@ -129,6 +133,20 @@ class PrometheusSource:
             self._api.instant(query, window.end), key=lambda row: row[0].get("__name__", "")
         ):
             yield from self._api.samples(selector(labels["__name__"], matchers), window, int(count), scrape)
+        served = _served(self._targets(window, matchers))
+        yield from self._alerts(served, window, matchers)
+
+    def _alerts(
+        self, instances: Iterable[str], window: Window, matchers: Sequence[Matcher]
+    ) -> Iterator[RawSeries]:
+        """Raw samples of the alerts that fired, each series once."""
+        seen: set[tuple[tuple[str, str], ...]] = set()
+        for asked in alert_selectors(instances, matchers):
+            for one in self._api.samples(asked, window, _FEW_ALERTS, _RULES_SECONDS):
+                key = tuple(sorted(one.labels.items()))
+                if key not in seen:
+                    seen.add(key)
+                    yield one
 
     def _targets(self, window: Window, matchers: Sequence[Matcher]) -> dict[str, list[dict[str, str]]]:
         """Names of engines that have series in the window, with the (instance, scraper) pairs that do."""
@@ -245,6 +263,16 @@ class PrometheusSource:
         return NoData(
             what, hint="is this the store that scrapes the engines? `diag check` says what it looks for"
         )
+
+
+def _served(targets: dict[str, list[dict[str, str]]]) -> frozenset[str]:
+    """The instances of serving engines among ``targets``."""
+    return frozenset(
+        row.get("instance", "")
+        for name, rows in targets.items()
+        if serves(engine_called(name))
+        for row in rows
+    )
 
 
 def _members(rows: Iterable[dict[str, str]], label: str) -> dict[str, frozenset[str]]:

@@ -8,6 +8,7 @@ import numpy as np
 
 from diag.detectors.episodes import symptom_of
 from diag.detectors.view import View
+from diag.exhibits import Fired
 from diag.hypotheses import UNKNOWN
 from diag.model import (
     Assessment,
@@ -32,6 +33,7 @@ __all__ = ["compose"]
 _SYMPTOMS = 6
 _LEADS = 6
 _SESSIONS = 2000
+_APART_SECONDS = 300.0
 _NOT_LEADS = frozenset({"engine_start_time_seconds", "scrape_seconds", "gpu_xid_code"})
 
 
@@ -62,6 +64,7 @@ def compose(view: View, judged: Sequence[Judged], *, now: float, version: str) -
         impact=impact_of(view),
         exhibits=exhibits_of(view, lead),
         names=_names(view),
+        fired=_fired(view),
     )
 
 
@@ -242,7 +245,9 @@ def _timeline(view: View, assessments: Sequence[Assessment], leading: str | None
     ]
     if view.symptomatic:
         first = view.episodes[0]
-        text = f"{WORDS.get(first.course.signal, first.course.signal)} leaves its usual level"
+        meaning = SIGNALS[first.course.signal].meaning if first.course.signal in SIGNALS else ""
+        words = WORDS.get(first.course.signal) or meaning.split(";")[0] or first.course.signal
+        text = f"{words}: leaves its usual level"
         moments.append(Moment(view.onset, first.course.signal, text))
     for a in assessments:
         if a.id == leading:
@@ -250,6 +255,17 @@ def _timeline(view: View, assessments: Sequence[Assessment], leading: str | None
                 Moment(link.onset, link.signal, link.text) for link in a.chain if link.onset is not None
             ]
     return tuple(sorted(moments, key=lambda m: (m.time, m.signal, m.text)))
+
+
+def _fired(view: View) -> tuple[Fired, ...]:
+    """Alerts on any of several things at once are told once, by the first."""
+    known = sorted(view.case.facts_named("alert"), key=lambda fact: (fact.since or 0.0, fact.value))
+    told: list[Fired] = []
+    for fact in known:
+        last = next((one for one in reversed(told) if one.alert == fact.value), None)
+        if last is None or (fact.since or 0.0) - (last.time or 0.0) > _APART_SECONDS:
+            told.append(Fired(fact.value, fact.since, fact.until))
+    return tuple(told)
 
 
 def _leads(view: View, lead: Judged | None) -> tuple[Lead, ...]:

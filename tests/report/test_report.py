@@ -72,9 +72,8 @@ def test_an_old_verdict_without_exhibits_still_makes_a_report(recorded: Verdict)
 
 
 def test_the_numbers_of_the_verdict_are_in_both(recorded: Verdict) -> None:
-    report = report_of(
-        recorded, detections=[Detection("LLMTTFTBudgetBurnFast", 120.0, recorded.timeline[0].time + 300)]
-    )
+    fired = Detection("LLMTTFTBudgetBurnFast", fired=True, at=recorded.timeline[0].time + 300)
+    report = report_of(recorded, detections=[fired])
     page = " ".join(Reader.of(as_html(report, version="0")).shown)
     markdown = as_markdown(report)
     for text in (page, markdown):

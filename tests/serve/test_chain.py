@@ -14,7 +14,9 @@ import pytest
 import requests
 import yaml
 
+from diag import api
 from diag.accuracy.corpus import make
+from diag.sources.protocol import Question
 from tests.rules.replay import stored
 from tests.rules.rulefiles import alerts, recordings, written
 from tests.rules.servers import binary, free_port, prometheus_on, running
@@ -82,6 +84,12 @@ def test_an_alert_that_fires_finds_its_cause_on_the_page(tmp_path: Path) -> None
         page = requests.get(f"{hook}/incidents/{told['id']}", timeout=10).text
         assert "thermal_throttle" in page
         assert "firing" in page
+        assert f"by {_ALERT}," in page
+        # The store has its alerts on record, for a look at it later and for a bundle made of it.
+        seen = _until(lambda: api.triage(store_url, question=Question(now=time.time())).fired or None, 40.0)
+        assert {one.alert for one in seen} == {_ALERT}
+        api.record(store_url, tmp_path / "recorded.zip", question=Question(now=time.time()))
+        assert {one.alert for one in api.triage(tmp_path / "recorded.zip").fired} == {_ALERT}
 
 
 def _active(manager: str) -> dict[str, Any] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
-from diag.renderers.report.content import HUMAN, Detection, Human, Report, Row, report_of
+from diag.renderers.report.content import HUMAN, Human, Report, Row, report_of
+from diag.renderers.report.detection import Detection
 
 __all__ = ["HUMAN", "Detection", "Human", "Report", "Row", "report_of"]

@@ -13,8 +13,9 @@ from diag.exhibits import Cohort, Exhibit, Impact
 from diag.model import Assessment, State, Verdict
 from diag.quantities import clock, day, offset, plain, quantity, span, timestamp
 from diag.renderers.page import Line, Page, page
+from diag.renderers.report.detection import Detection, first_of, lines, moments, note
 
-__all__ = ["HUMAN", "Detection", "Human", "Report", "Row", "report_of"]
+__all__ = ["HUMAN", "Human", "Report", "Row", "report_of"]
 
 _TOLD = 3
 _NOTHING = "not known"
@@ -37,16 +38,6 @@ HUMAN: tuple[Human, ...] = (
     Human("luck", "Where we got lucky", "What could have made it worse."),
     Human("tasks", "Action items", "Owner, task, due date; one a line."),
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Detection:
-    """An alert that watches for the cause. ``after_seconds``: from its condition until it fires; ``at``: when
-    it fired in this incident (unix seconds), None where nobody evaluated it."""
-
-    alert: str
-    after_seconds: float
-    at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,14 +65,14 @@ class Report:
     mitigation: tuple[Line, ...]
     prevention: tuple[Line, ...]
     detection: tuple[Line, ...]
+    detection_note: str
     appendix: tuple[Line, ...]
+    queries: tuple[Line, ...]
     exhibits: tuple[Exhibit, ...]
 
 
-def report_of(
-    verdict: Verdict, *, detections: Sequence[Detection] = (), queries: Sequence[tuple[str, str]] = ()
-) -> Report:
-    """Arrange ``verdict``. ``queries``: signal and the PromQL that shows it, for the appendix."""
+def report_of(verdict: Verdict, *, detections: Sequence[Detection] = ()) -> Report:
+    """Arrange ``verdict``. ``detections``: the alerts that fired, and those that watch for its cause."""
     told = page(verdict, _TOLD)
     lead = next((one for one in verdict.assessments if one.id == verdict.leading), None)
     return Report(
@@ -89,7 +80,7 @@ def report_of(
         date=day(verdict.incident.start) if verdict.incident else day(verdict.generated_at),
         status=_status(lead, verdict),
         page=told,
-        facts=tuple(_facts(verdict, lead)),
+        facts=tuple(_facts(verdict, lead, detections)),
         impact=tuple(_impact(verdict.impact, verdict)),
         impact_source=verdict.impact.source if verdict.impact else "",
         cohorts=tuple(_cohort(one) for one in verdict.impact.cohorts) if verdict.impact else (),
@@ -97,8 +88,10 @@ def report_of(
         contributing=tuple(_contributing(verdict, lead)),
         mitigation=told.leading.actions if told.leading else (),
         prevention=tuple(_prevention(lead)),
-        detection=tuple(_detection(verdict, detections)),
-        appendix=tuple(_appendix(verdict, queries)),
+        detection=tuple(lines(verdict, detections)),
+        detection_note=note(detections),
+        appendix=tuple(_appendix(verdict)),
+        queries=tuple(_queries(verdict)),
         exhibits=verdict.exhibits,
     )
 
@@ -121,13 +114,16 @@ def _status(lead: Assessment | None, verdict: Verdict) -> str:
     return f"cause found by llm-diag {verdict.version}, to be confirmed by people"
 
 
-def _facts(verdict: Verdict, lead: Assessment | None) -> Iterator[Line]:
+def _facts(verdict: Verdict, lead: Assessment | None, detections: Sequence[Detection]) -> Iterator[Line]:
     if lead is not None:
         yield Line("Root cause", f"{lead.id} ({lead.state.value.replace('_', ' ')})")
         yield Line("Confidence", quantity(lead.confidence, "ratio"))
     if verdict.incident is not None:
         start, end = verdict.incident.start, verdict.incident.end
         yield Line("Began", f"{day(start)} {clock(start)} UTC")
+        noticed = first_of(verdict, detections)
+        if noticed is not None:
+            yield Line("Noticed", noticed)
         yield Line("Seen until", f"{clock(end)} UTC ({span(round(end - start))})")
     if lead is not None:
         for kind, names in lead.scope.items():
@@ -171,10 +167,9 @@ def _cohort(one: Cohort) -> Row:
 
 def _timeline(verdict: Verdict, detections: Sequence[Detection]) -> Iterator[Row]:
     onset = verdict.incident.start if verdict.incident else None
-    moments = [(one.time, plain(one.text)) for one in verdict.timeline]
-    moments += [(one.at, f"alert {one.alert} fires") for one in detections if one.at is not None]
+    known = [(one.time, plain(one.text)) for one in verdict.timeline]
     last = None
-    for time, text in sorted(set(moments)):
+    for time, text in sorted({*known, *moments(detections)}):
         date = day(time)
         after = offset(time - onset) if onset is not None else ""
         yield Row(f"{date} {clock(time)}" if date != last else clock(time), (after, text))
@@ -202,16 +197,7 @@ def _prevention(lead: Assessment | None) -> Iterator[Line]:
         yield Line("measure", plain(lead.next_check))
 
 
-def _detection(verdict: Verdict, detections: Sequence[Detection]) -> Iterator[Line]:
-    onset = verdict.incident.start if verdict.incident else None
-    for one in detections:
-        if one.at is not None and onset is not None:
-            yield Line(one.alert, f"fired at {clock(one.at)} UTC, {offset(one.at - onset)} after the onset")
-        else:
-            yield Line(one.alert, f"fires {span(round(one.after_seconds))} after its condition comes true")
-
-
-def _appendix(verdict: Verdict, queries: Sequence[tuple[str, str]]) -> Iterator[Line]:
+def _appendix(verdict: Verdict) -> Iterator[Line]:
     for one in verdict.source:
         yield Line("source", f"{one.kind} {plain(one.ref)}")
     if verdict.baseline is not None:
@@ -220,7 +206,10 @@ def _appendix(verdict: Verdict, queries: Sequence[tuple[str, str]]) -> Iterator[
     seen = verdict.coverage
     total = seen.signals_present + seen.signals_missing
     yield Line("signals seen", f"{seen.signals_present} of {total}")
-    for note in verdict.notes:
-        yield Line("note", plain(note))
-    for signal, query in queries:
-        yield Line(signal, query)
+    for said in verdict.notes:
+        yield Line("note", plain(said))
+
+
+def _queries(verdict: Verdict) -> Iterator[Line]:
+    for one in verdict.queries:
+        yield Line(f"{plain(one.signal)} ({plain(one.producer)})", plain(one.promql))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from diag.renderers.markdown import escaped
@@ -11,6 +12,8 @@ from diag.renderers.report.content import HUMAN, Report, Row
 from diag.renderers.report.kept import begin, end
 
 __all__ = ["render"]
+
+_BACKTICKS = re.compile(r"`+")
 
 
 def render(
@@ -31,7 +34,8 @@ def _lines(report: Report, kept: Mapping[str, str], figures: Mapping[str, str]) 
     yield from _section("Contributing factors", _pairs(report.contributing))
     yield from _section("Timeline", _table(("time (UTC)", "after onset", "what"), report.timeline))
     yield from _human("response", kept)
-    yield from _section("Detection", _pairs(report.detection))
+    noted = [report.detection_note, ""] if report.detection_note else []
+    yield from _section("Detection", [*noted, *_pairs(report.detection)])
     yield from _section("Mitigation", _pairs(report.mitigation))
     yield from _section("Prevention", _pairs(report.prevention))
     yield from _section("Ruled out", _pairs(report.page.ruled_out))
@@ -39,6 +43,7 @@ def _lines(report: Report, kept: Mapping[str, str], figures: Mapping[str, str]) 
     for one in HUMAN[1:]:
         yield from _human(one.id, kept)
     yield from _section("Appendix: data", _pairs(report.appendix))
+    yield from _section("Appendix: queries", _queries(report.queries))
 
 
 def _section(title: str, body: Iterable[str]) -> Iterator[str]:
@@ -50,6 +55,14 @@ def _section(title: str, body: Iterable[str]) -> Iterator[str]:
 
 def _pairs(lines: Sequence[Line]) -> list[str]:
     return [f"- **{escaped(line.about)}**: {escaped(line.text)}" for line in lines]
+
+
+def _queries(lines: Sequence[Line]) -> Iterator[str]:
+    for line in lines:
+        # A fence longer than any run of backticks in the text: nothing inside can end the block.
+        longest = max((len(run) for run in _BACKTICKS.findall(line.text)), default=0)
+        fence = "`" * max(3, longest + 1)
+        yield from (f"{escaped(line.about)}:", "", f"{fence}promql", line.text, fence, "")
 
 
 def _impact(report: Report) -> Iterator[str]:
