@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-
 import pytest
 
 from diag.model import (
@@ -203,18 +200,3 @@ def unexplained() -> Verdict:
         leads=(Lead("steps_per_second", {"instance": "a"}, 12.0, 3.0, "per second", "engine steps fell"),),
         coverage=Coverage(12, 40),
     )
-
-
-@pytest.fixture
-def golden(update_golden: bool) -> Callable[[str, str], None]:
-    """Compare text with a golden file, or rewrite it with ``--update-golden``."""
-    folder = Path(__file__).parent / "golden"
-
-    def compare(name: str, text: str) -> None:
-        path = folder / name
-        if update_golden:
-            folder.mkdir(exist_ok=True)
-            path.write_text(text, encoding="utf-8")
-        assert text == path.read_text(encoding="utf-8")
-
-    return compare
