@@ -145,7 +145,7 @@ def _summary(view: View, lead: Judged | None, judged: Sequence[Judged], lost: bo
     others = [j for j in judged if j is not lead and j.state is State.SUPPORTED and j.explained_by is None]
     also = f", and {_lower(others[0].hypothesis.card.title)}" if others else ""
     title = lead.named or _lower(lead.hypothesis.card.title)
-    confidence = quantity(lead.confidence, "ratio")
+    confidence = quantity(round(lead.confidence, 3), "ratio")  # as the assessment says it
     if lead.state is not State.SUPPORTED:
         return f"{felt}; best guess (confidence {confidence}): {title}{also}."
     return f"{felt}: {title} (confidence {confidence}){also}."

@@ -7,10 +7,13 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from diag.detectors.findings import fleet_series
+from diag.detectors.service import matched_ratio
 from diag.detectors.view import View
+from diag.detectors.workload import Workload
 from diag.errors import TooFewPoints
 from diag.exhibits import Curve, Exhibit, Mark, Panel
 from diag.model import Floats, Series
+from diag.quantities import change, quantity
 from diag.records.cohorts import Flags, Requests
 from diag.signals import SIGNALS
 from diag.stats.robust import theil_sen
@@ -27,6 +30,8 @@ _BINS = (12, 60)
 _FEWEST = 15  # requests on either side, for a fit
 _CURVE = 24
 _MARKED = 6
+_SAME = (0.67, 1.5)  # a ratio of first tokens that is no difference to the eye
+_FULL = 0.9
 _SYMPTOM = "ttft_seconds_p95"
 
 
@@ -154,12 +159,29 @@ def _lengths(view: View) -> Exhibit | None:
         curves += _fitted(r, flags, name)
     if not any(not c.points for c in curves):
         return None
-    caption = (
-        "Each dot is a request. A curve that stayed where it was means bigger work on the same machine; "
-        "one that moved up means the same work takes longer."
-    )
+    caption = f"Each dot is a request. {_compared(work)}; {_lengthened(work)}."
     panel = Panel("time to first token by prompt length", "seconds", tuple(curves), log=True)
     return Exhibit("lengths", "First token against prompt length", caption, "tokens", (panel,))
+
+
+def _compared(work: Workload) -> str:
+    """Whether the curve moved."""
+    r = work.requests
+    ratio = matched_ratio(r, work.baseline, work.incident, r.ttft)
+    if ratio is None:
+        return "No length is common to both times"
+    if _SAME[0] <= ratio <= _SAME[1]:
+        return "At equal length first tokens take about as long as before"
+    if ratio < 1:
+        return f"At equal length first tokens come in {quantity(ratio, 'ratio')} of the time before"
+    return f"At equal length first tokens take {ratio:.3g} times as long as before"
+
+
+def _lengthened(work: Workload) -> str:
+    """Whether the lengths did."""
+    prompt = work.requests.prompt
+    before, during = (float(np.nanquantile(prompt[w], 0.95)) for w in (work.baseline, work.incident))
+    return f"long prompts (95th percentile) {change(before, during, 'tokens')}"
 
 
 def _fitted(r: Requests, flags: Flags, name: str) -> Iterator[Curve]:
@@ -184,6 +206,8 @@ def _cohorts(view: View) -> Exhibit | None:
     work = view.workload
     if work is None or work.growth is None or not work.growth.sessions:
         return None
+    if work.findings["session_growth_ratio"].effect < 1:
+        return None
     r = work.requests
     old = np.isin(r.session, work.growth.codes)
     named = (("sessions that grew", old), ("all others", ~old))
@@ -197,7 +221,10 @@ def _cohorts(view: View) -> Exhibit | None:
 
 
 def _memory(view: View) -> Exhibit | None:
-    """The fullest KV pool and preemptions."""
+    """The fullest KV pool and preemptions, where either was in trouble."""
+    full, preempted = (view.finding(n) for n in ("kv_cache_usage_ratio", "preemptions_per_second"))
+    if not ((full is not None and full.peak >= _FULL) or (preempted is not None and preempted.effect >= 1)):
+        return None
     panels = _known(_panel(view, n) for n in ("kv_cache_usage_ratio", "preemptions_per_second"))
     if len(panels) < 2:
         return None
