@@ -15,8 +15,8 @@ from pathlib import Path
 from rich.console import Console
 
 from diag import api
+from diag.api.reports import report_for
 from diag.api.watching import Watching
-from diag.renderers.report import report_of
 from diag.renderers.report.html import render
 from diag.sources.protocol import Question
 from diag.watch.history import History
@@ -38,7 +38,7 @@ def main() -> int:
     folder = _CHECKOUT / "docs" / "pictures"
     folder.mkdir(exist_ok=True)
     verdict = api.demo("context_growth")
-    _shot(chromium, render(report_of(verdict), version=verdict.version), folder / "report.png", (1000, 1500))
+    _shot(chromium, render(report_for(verdict), version=verdict.version), folder / "report.png", (1000, 1500))
     _shot(chromium, _watched(), folder / "watch.png", (1000, 560))
     return 0
 

@@ -180,7 +180,8 @@ def _compared(work: Workload) -> str:
 def _lengthened(work: Workload) -> str:
     """Whether the lengths did."""
     prompt = work.requests.prompt
-    before, during = (float(np.nanquantile(prompt[w], 0.95)) for w in (work.baseline, work.incident))
+    known = (prompt[w & np.isfinite(prompt)] for w in (work.baseline, work.incident))
+    before, during = (float(np.quantile(values, 0.95)) if len(values) else np.nan for values in known)
     return f"long prompts (95th percentile) {change(before, during, 'tokens')}"
 
 

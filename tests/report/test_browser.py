@@ -14,8 +14,8 @@ import matplotlib.image as mpimg
 import numpy as np
 import pytest
 
+from diag.api.reports import report_for
 from diag.model import Verdict
-from diag.renderers.report import report_of
 from diag.renderers.report.html import render as as_html
 
 pytestmark = pytest.mark.server
@@ -37,7 +37,7 @@ def chromium() -> str:
 
 def _page_of(verdict: Verdict, folder: Path) -> Path:
     path = folder / "report.html"
-    path.write_text(as_html(report_of(verdict), version="0"), encoding="utf-8")
+    path.write_text(as_html(report_for(verdict), version="0"), encoding="utf-8")
     return path
 
 
