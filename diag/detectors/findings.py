@@ -9,7 +9,7 @@ import numpy as np
 
 from diag.model import Case, Finding, Floats, Series, Window
 from diag.signals import SIGNALS, Signal
-from diag.stats.changepoint import exceedance_onset
+from diag.stats.changepoint import dominant_step, exceedance_onset
 from diag.stats.robust import mad_sigma, pair_slopes, weighted_mean
 from diag.stats.shift import block_means, shift
 
@@ -255,5 +255,7 @@ def onset_of(
     reach = max(0.5 * signal.floor, 2.5 * mad_sigma(quiet), 0.25 * way if np.isfinite(way) else 0.0)
     filled = np.where(np.isfinite(x), x, centre)
     bad = filled > centre + reach if effect > 0 else filled < centre - reach
-    at = exceedance_onset(bad, need=max(3, round(1.6 * overlap)), of=max(6, 3 * overlap))
+    step = dominant_step(filled if effect > 0 else -filled)
+    settled = step.at if step is not None else 0
+    at = exceedance_onset(bad, need=max(3, round(1.6 * overlap)), of=max(6, 3 * overlap), settled=settled)
     return float(times[at]) if at is not None else None

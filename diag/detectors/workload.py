@@ -17,7 +17,7 @@ from diag.model import Finding, Floats, Window
 from diag.records.cohorts import Codes, Flags, Requests, bins
 from diag.signals import SIGNALS
 
-__all__ = ["Growth", "Workload", "growth_of", "request_courses", "workload_of"]
+__all__ = ["Growth", "Workload", "columns_of", "growth_of", "request_courses", "workload_of"]
 
 _GIANT = 3.5  # times the usual length, which three quarters of prompts do not reach
 _FEWEST = 12  # requests on either side of a comparison
@@ -101,6 +101,26 @@ def _binned(ts: Floats, values: Floats, edges: Floats, q: float | None) -> Float
     return out
 
 
+def columns_of(requests: Requests) -> dict[str, Floats]:
+    """What single requests tell, by signal: one value a request, NaN unknown."""
+    return {
+        "request_prompt_tokens": requests.prompt,
+        "request_cached_tokens": requests.cached,
+        "request_computed_tokens": requests.prompt - requests.cached,
+        "request_output_tokens": requests.output,
+        "client_ttft_seconds": requests.waited,
+        "client_duration_seconds": requests.duration,
+        "client_gap_seconds": requests.ttft - requests.engine_ttft,
+        "gateway_connect_seconds": requests.connect,
+        "gateway_wait_seconds": requests.duration - requests.upstream,
+        "aborted_ratio": requests.aborted.astype(np.float64),
+        "error_ratio": requests.failed.astype(np.float64),
+        "structured_ratio": requests.structured,
+        "cache_reuse_ratio": _reuse(requests),
+        "replica_switch_ratio": _switched(requests),
+    }
+
+
 def workload_of(requests: Requests, baseline: Window, incident: Window) -> Workload | None:
     """Compare the two windows' requests; None when either has fewer than twelve."""
     base, inc = requests.within(baseline), requests.within(incident)
@@ -108,24 +128,8 @@ def workload_of(requests: Requests, baseline: Window, incident: Window) -> Workl
         return None
     growth = growth_of(requests, base, inc)
     found = dict(_rates(requests, baseline, incident))
-    columns: tuple[tuple[str, Floats], ...] = (
-        ("request_prompt_tokens", requests.prompt),
-        ("request_cached_tokens", requests.cached),
-        ("request_computed_tokens", requests.prompt - requests.cached),
-        ("request_output_tokens", requests.output),
-        ("client_ttft_seconds", requests.waited),
-        ("client_duration_seconds", requests.duration),
-        ("client_gap_seconds", requests.ttft - requests.engine_ttft),
-        ("gateway_connect_seconds", requests.connect),
-        ("gateway_wait_seconds", requests.duration - requests.upstream),
-        ("aborted_ratio", requests.aborted.astype(np.float64)),
-        ("error_ratio", requests.failed.astype(np.float64)),
-        ("structured_ratio", requests.structured),
-        ("cache_reuse_ratio", _reuse(requests)),
-        ("replica_switch_ratio", _switched(requests)),
-    )
     edges = bins(requests, Window(baseline.start, incident.end), 1.0)
-    for name, values in columns:
+    for name, values in columns_of(requests).items():
         finding = judge_values(SIGNALS[name], values[base], values[inc], labels={"source": "request records"})
         if finding is not None and np.isfinite(values[base]).sum() >= _FEWEST:
             course = _binned(requests.ts, values, edges, None)

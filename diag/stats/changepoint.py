@@ -96,13 +96,19 @@ def dominant_step(x: Floats, *, min_size: int = 3, first: int = 0) -> Step | Non
     return Step(at, rise, rise / max(float(error), 1e-9))
 
 
-def exceedance_onset(bad: NDArray[np.bool_], *, need: int, of: int) -> int | None:
+def exceedance_onset(bad: NDArray[np.bool_], *, need: int, of: int, settled: int = 0) -> int | None:
     """First index that is bad and begins a stretch of ``of`` points with at least ``need`` bad ones.
 
-    None when no stretch does. A stretch cut off by the end counts with what it has."""
+    ``settled``: where the new level certainly holds; what begins before must be bad, up to there, at least
+    half as often as from there on, so that a passing swarm is not taken for the beginning. None when no
+    stretch is such. A stretch cut off by the end counts with what it has."""
     counts = np.concatenate([[0], np.cumsum(bad)])
+    settled = min(settled, len(bad))
+    usual = (counts[-1] - counts[settled]) / max(len(bad) - settled, 1)
     for start in np.flatnonzero(bad):
         end = min(int(start) + of, len(bad))
-        if counts[end] - counts[start] >= need:
+        if counts[end] - counts[start] < need:
+            continue
+        if 2 * (counts[settled] - counts[start]) >= usual * (settled - start):
             return int(start)
     return None

@@ -9,7 +9,7 @@ import numpy as np
 from diag.detectors.findings import fleet_series
 from diag.detectors.service import matched_ratio
 from diag.detectors.view import View
-from diag.detectors.workload import Workload
+from diag.detectors.workload import Workload, columns_of
 from diag.errors import TooFewPoints
 from diag.exhibits import Curve, Exhibit, Mark, Panel
 from diag.model import Floats, Series
@@ -103,16 +103,7 @@ def _recorded(view: View, name: str) -> Curve | None:
     if view.workload is None:
         return None
     r = view.workload.requests
-    column = {
-        "request_prompt_tokens": r.prompt,
-        "request_computed_tokens": r.prompt - r.cached,
-        "request_output_tokens": r.output,
-        "client_ttft_seconds": r.waited,
-        "client_duration_seconds": r.duration,
-        "client_gap_seconds": r.ttft - r.engine_ttft,
-        "aborted_ratio": r.aborted.astype(np.float64),
-        "error_ratio": r.failed.astype(np.float64),
-    }.get(name)
+    column = columns_of(r).get(name)
     if column is None:
         return None
     return _binned(view, r.ts, column, np.ones(len(r), dtype=bool), None)

@@ -103,3 +103,16 @@ def test_an_onset_is_bad_itself_and_keeps_its_promise(flags: list[bool], need: i
     at = exceedance_onset(bad, need=need, of=need + more)
     stretches = [bad[i : i + need + more].sum() >= need and bad[i] for i in range(len(bad))]
     assert at == (stretches.index(True) if any(stretches) else None)
+
+
+def test_a_passing_swarm_is_not_the_beginning() -> None:
+    bad = np.zeros(100, dtype=bool)
+    bad[20:24] = True
+    bad[60:] = True
+    assert exceedance_onset(bad, need=3, of=6) == 20
+    assert exceedance_onset(bad, need=3, of=6, settled=60) == 60
+
+
+def test_what_comes_and_goes_begins_with_its_first_spell() -> None:
+    bad = (np.arange(120) % 20 < 7) & (np.arange(120) >= 40)
+    assert exceedance_onset(bad, need=3, of=6, settled=80) == 40
