@@ -9,18 +9,21 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.live import Live
 
 from diag.api.watching import Watching
 from diag.errors import DiagError
-from diag.watch.history import History
+from diag.quantities import span
+from diag.watch.history import Change, History
 from diag.watch.keys import Keys
 from diag.watch.screen import Showing, screen
 
 __all__ = ["run"]
 
 _TICK_SECONDS = 0.15
+_WINDOW = "window: last "
+_SIGNALS = (None, 8, 6, 5, 4, 3, 2, 1, 0)
 _WINDOWS = (300.0, 600.0, 900.0, 1800.0, 3600.0, 2 * 3600.0, 6 * 3600.0, 24 * 3600.0)
 
 
@@ -44,9 +47,19 @@ def run(
     with Keys() as keys, Live(console=console, screen=console.is_terminal, auto_refresh=False) as live:
         while not shared.ended.is_set():
             with shared.lock:
-                live.update(screen(shared.history, showing, console.width), refresh=True)
+                live.update(_fitted(shared.history, showing, console), refresh=True)
             for key in keys.pressed(_TICK_SECONDS):
                 _react(key, watching, showing, shared)
+
+
+def _fitted(history: History, showing: Showing, console: Console) -> RenderableType:
+    """The screen with as many signals as leave room for causes, changes and keys."""
+    shown: RenderableType = ""
+    for most in _SIGNALS:
+        shown = screen(history, showing, console.width, most_signals=most)
+        if len(console.render_lines(shown, pad=False)) <= console.height:
+            break
+    return shown
 
 
 def _look_on(watching: Watching, showing: Showing, shared: _Shared, clock: Callable[[], float]) -> None:
@@ -68,7 +81,9 @@ def _look(watching: Watching, showing: Showing, shared: _Shared, clock: Callable
             shared.history.failed(clock(), f"{type(error).__name__}: {error}")
     else:
         with shared.lock:
-            shared.history.seen(look)
+            # Who pauses wants to read what is there, also when a look was under way.
+            if not showing.paused:
+                shared.history.seen(look)
 
 
 def _react(key: str, watching: Watching, showing: Showing, shared: _Shared) -> None:
@@ -80,7 +95,8 @@ def _react(key: str, watching: Watching, showing: Showing, shared: _Shared) -> N
         showing.paused = not showing.paused
         shared.wanted.set()
     elif key in "+-":
-        _resize(watching, showing, wider=key == "+")
+        with shared.lock:
+            _resize(watching, showing, shared.history, wider=key == "+")
         shared.wanted.set()
     elif key == "0":
         showing.opened = ""
@@ -93,11 +109,15 @@ def _react(key: str, watching: Watching, showing: Showing, shared: _Shared) -> N
         showing.said = _saved(watching)
 
 
-def _resize(watching: Watching, showing: Showing, *, wider: bool) -> None:
+def _resize(watching: Watching, showing: Showing, history: History, *, wider: bool) -> None:
     now = watching.window_seconds
     fitting = [w for w in _WINDOWS if (w > now if wider else w < now)]
     if fitting:
         watching.window_seconds = showing.window_seconds = min(fitting) if wider else max(fitting)
+        # What turns with the next look may have turned because of this; a way through windows is one change.
+        if history.changes and history.changes[-1].text.startswith(_WINDOW):
+            history.changes.pop()
+        history.changes.append(Change(time.time(), f"{_WINDOW}{span(showing.window_seconds)}"))
 
 
 def _saved(watching: Watching) -> str:
@@ -105,4 +125,4 @@ def _saved(watching: Watching) -> str:
     try:
         return f"wrote {watching.save(Path(name))}"
     except DiagError as error:
-        return str(error)
+        return f"no bundle: {error}"
