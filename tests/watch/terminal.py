@@ -37,8 +37,8 @@ class Terminal:
         subprocess.run([*self._base, "kill-server"], check=False, capture_output=True, timeout=20)
 
     def seen(self) -> str:
-        """What is on the screen now."""
-        return self._tmux("capture-pane", "-p")
+        """What is on the screen now; a line that was too wide for it is told whole, as one."""
+        return "\n".join(line.rstrip() for line in self._tmux("capture-pane", "-p", "-J").splitlines())
 
     def shows(self, text: str, seconds: float = 40.0) -> str:
         """Wait until ``text`` is on the screen; the screen."""
