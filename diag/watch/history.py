@@ -40,11 +40,13 @@ class Place:
 
 @dataclass(slots=True)
 class History:
-    """``last``: the newest look that worked; ``lost``: why there is none now, "" while there is."""
+    """``last``: the newest look that worked; ``lost``: why there is none now, "" while there is;
+    ``waited_seconds``: how long the look under way has taken so far, 0 without one."""
 
     last: Look | None = None
     lost: str = ""
     lost_since: float | None = None
+    waited_seconds: float = 0.0
     changes: deque[Change] = field(default_factory=lambda: deque(maxlen=_KEPT))
     _before: Verdict | None = None
 

@@ -29,9 +29,12 @@ _WINDOWS = (300.0, 600.0, 900.0, 1800.0, 3600.0, 2 * 3600.0, 6 * 3600.0, 24 * 36
 
 @dataclass(slots=True)
 class _Shared:
-    """Between the two threads, under ``lock``."""
+    """Between the two threads, under ``lock``. ``asked_at``: when the look under way began, None without
+    one; unix seconds."""
 
     history: History = field(default_factory=History)
+    asked_at: float | None = None
+    saving: threading.Thread | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
     wanted: threading.Event = field(default_factory=threading.Event)
     ended: threading.Event = field(default_factory=threading.Event)
@@ -47,6 +50,8 @@ def run(
     with Keys() as keys, Live(console=console, screen=console.is_terminal, auto_refresh=False) as live:
         while not shared.ended.is_set():
             with shared.lock:
+                asked = shared.asked_at
+                shared.history.waited_seconds = 0.0 if asked is None else clock() - asked
                 live.update(_fitted(shared.history, showing, console), refresh=True)
             for key in keys.pressed(_TICK_SECONDS):
                 _react(key, watching, showing, shared)
@@ -71,6 +76,8 @@ def _look_on(watching: Watching, showing: Showing, shared: _Shared, clock: Calla
 
 
 def _look(watching: Watching, showing: Showing, shared: _Shared, clock: Callable[[], float]) -> None:
+    with shared.lock:
+        shared.asked_at = clock()
     try:
         look = watching.look(showing.every_seconds)
     except DiagError as error:
@@ -84,6 +91,8 @@ def _look(watching: Watching, showing: Showing, shared: _Shared, clock: Callable
             # Who pauses wants to read what is there, also when a look was under way.
             if not showing.paused:
                 shared.history.seen(look)
+    with shared.lock:
+        shared.asked_at = None
 
 
 def _react(key: str, watching: Watching, showing: Showing, shared: _Shared) -> None:
@@ -106,7 +115,7 @@ def _react(key: str, watching: Watching, showing: Showing, shared: _Shared) -> N
         if int(key) <= len(places):
             showing.opened = places[int(key) - 1].id
     elif key == "s":
-        showing.said = _saved(watching)
+        _save(watching, showing, shared)
 
 
 def _resize(watching: Watching, showing: Showing, history: History, *, wider: bool) -> None:
@@ -118,6 +127,19 @@ def _resize(watching: Watching, showing: Showing, history: History, *, wider: bo
         if history.changes and history.changes[-1].text.startswith(_WINDOW):
             history.changes.pop()
         history.changes.append(Change(time.time(), f"{_WINDOW}{span(showing.window_seconds)}"))
+
+
+def _save(watching: Watching, showing: Showing, shared: _Shared) -> None:
+    """In a thread of its own: a store that hangs must not take the keys along."""
+    if shared.saving is not None and shared.saving.is_alive():
+        return
+
+    def save() -> None:
+        showing.said = _saved(watching)
+
+    showing.said = "saving a bundle …"
+    shared.saving = threading.Thread(target=save, daemon=True)
+    shared.saving.start()
 
 
 def _saved(watching: Watching) -> str:

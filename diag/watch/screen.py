@@ -50,6 +50,7 @@ _LABELS = {
     "gpu_sm_clock_hertz": "SM clock",
 }
 _PLACES, _CHANGES = 6, 5
+_PATIENCE_SECONDS = 5.0
 _VALUES_WIDTH, _LEAST_COURSE = 48, 8  # of a signal's row without its course
 _BARS_WIDTH, _LEAST_TITLE = 40, 16  # of a cause's row without its name and title
 _COLORS = {"supported": "bold red", "undecided": "yellow"}
@@ -91,6 +92,9 @@ def _head(history: History, showing: Showing) -> Text:
         text.append(f"  seen {clock(history.last.time)} UTC", style="dim")
     if showing.paused:
         text.append("  paused", style="bold yellow")
+    # A page is read for as long as the pause between two looks; a store that hangs keeps what is old here.
+    if history.waited_seconds > showing.every_seconds + _PATIENCE_SECONDS and not history.lost:
+        text.append(f"  no answer for {span(round(history.waited_seconds))}", style="bold yellow")
     if history.lost and history.last is not None:
         since = f" since {clock(history.lost_since)} UTC" if history.lost_since else ""
         text.append(

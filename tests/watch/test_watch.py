@@ -6,6 +6,7 @@ import io
 import os
 import re
 import sys
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -141,8 +142,10 @@ def test_a_bundle_is_saved_from_what_is_seen(tmp_path: Path, monkeypatch: pytest
     monkeypatch.chdir(tmp_path)
     with Watching([str(RECORDING)], Question(now=NOW), window_seconds=3600.0) as watching:
         watching.look(2.0)
-        showing = Showing("x", 3600.0, 15.0)
-        _react("s", watching, showing, _Shared())
+        showing, shared = Showing("x", 3600.0, 15.0), _Shared()
+        _react("s", watching, showing, shared)
+        assert shared.saving is not None
+        shared.saving.join(20)
     (made,) = tmp_path.glob("diag-*.zip")
     assert showing.said == f"wrote {made.name}"
 
@@ -231,3 +234,48 @@ def test_keys_that_send_sequences_press_no_digit(monkeypatch: pytest.MonkeyPatch
             os.write(ours, b"\x1b[1~2\x1b[15~\x1b[Ap\x1bOP")
             assert keys.pressed(5.0) == "2p"
     os.close(ours)
+
+
+def test_a_source_that_hangs_is_told_before_it_fails(look: Look) -> None:
+    showing, shared = Showing("x", 3600.0, 15.0), _Shared()
+    began: list[float | None] = []
+
+    class Hanging(Watching):
+        def look(self, poll_seconds: float) -> Look:
+            assert poll_seconds == 15.0
+            began.append(shared.asked_at)
+            return look
+
+    _look(Hanging([], Question(now=NOW), window_seconds=3600.0), showing, shared, lambda: NOW)
+    assert began == [NOW]
+    assert shared.asked_at is None
+    shared.history.waited_seconds = 19.0
+    assert "no answer" not in shown(shared.history, showing)
+    shared.history.waited_seconds = 21.0
+    assert "no answer for 21 s" in shown(shared.history, showing)
+
+
+def test_keys_work_while_a_bundle_is_saved() -> None:
+    asked: list[Path] = []
+    released = threading.Event()
+
+    class Hanging(Watching):
+        def save(self, path: Path) -> Path:
+            asked.append(path)
+            assert released.wait(20)
+            return path
+
+    watching = Hanging([], Question(now=NOW), window_seconds=3600.0)
+    showing, shared = Showing("x", 3600.0, 15.0), _Shared()
+    _react("s", watching, showing, shared)
+    assert showing.said == "saving a bundle …"
+    saving = shared.saving
+    assert saving is not None
+    _react("s", watching, showing, shared)
+    assert shared.saving is saving
+    _react("q", watching, showing, shared)
+    assert shared.ended.is_set()
+    released.set()
+    saving.join(20)
+    assert len(asked) == 1
+    assert showing.said == f"wrote {asked[0]}"
