@@ -31,6 +31,7 @@ _HEADERS = {
     "X-Frame-Options": "DENY",
     "Cache-Control": "no-store",
 }
+_LISTED, _MOST_LISTED = 200, 1000
 _TOO_LARGE, _BUSY, _WRONG, _STRANGER = 413, 503, 400, 401
 _Runbook = Callable[[str], str | None]
 
@@ -114,7 +115,8 @@ class _Guard:
 
 
 class _Served:
-    """The handlers. Storage is asked in threads, so that a slow disk stops no other caller."""
+    """The handlers. Storage is asked and verdicts are read in threads, so that neither a slow disk nor a
+    long list stops another caller."""
 
     def __init__(
         self,
@@ -147,7 +149,9 @@ class _Served:
     async def front(self, _: Request) -> Response:
         incidents = await self._off(self._store.incidents)
         waiting = await self._off(self._store.waiting)
-        return HTMLResponse(pages.front(incidents, waiting, self._settings.refresh_seconds))
+        total = await self._off(self._store.alerts)
+        page = await self._off(lambda: pages.front(incidents, waiting, total, self._settings.refresh_seconds))
+        return HTMLResponse(page)
 
     async def incident(self, request: Request) -> Response:
         found = await self._off(lambda: self._store.incident(request.path_params["id"]))
@@ -159,13 +163,17 @@ class _Served:
     async def triage(self, request: Request) -> Response:
         """Where an alert's link leads: the newest incident whose labels agree."""
         wanted = {k: v for k, v in request.query_params.items() if v}
-        for one in await self._off(self._store.incidents):
-            if all(one.alert.labels.get(k) == v for k, v in wanted.items()):
-                return RedirectResponse(f"/incidents/{one.id}", 302)
-        return HTMLResponse(pages.unknown_alert(wanted), 404)
+        found = await self._off(lambda: self._store.newest(wanted))
+        if found is None:
+            return HTMLResponse(pages.unknown_alert(wanted), 404)
+        return RedirectResponse(f"/incidents/{found}", 302)
 
-    async def verdicts(self, _: Request) -> Response:
-        return _json([_told(one) for one in await self._off(self._store.incidents)])
+    async def verdicts(self, request: Request) -> Response:
+        """The newest alerts first; ``?limit=``: how many."""
+        asked = request.query_params.get("limit", "")
+        limit = min(int(asked), _MOST_LISTED) if asked.isdecimal() and len(asked) < 10 else _LISTED
+        incidents = await self._off(lambda: self._store.incidents(limit))
+        return _json(await self._off(lambda: [_told(one) for one in incidents]))
 
     async def verdict(self, request: Request) -> Response:
         found = await self._off(lambda: self._store.incident(request.path_params["id"]))
@@ -182,7 +190,8 @@ class _Served:
     async def metrics(self, _: Request) -> Response:
         incidents = await self._off(self._store.incidents)
         waiting = await self._off(self._store.waiting)
-        body = exposition(incidents, waiting, self._counted)
+        firing = await self._off(lambda: self._store.alerts(firing=True))
+        body = await self._off(lambda: exposition(incidents, waiting, firing, self._counted))
         return Response(body, media_type="text/plain; version=0.0.4; charset=utf-8")
 
     async def healthy(self, _: Request) -> Response:

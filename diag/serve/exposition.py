@@ -16,9 +16,10 @@ _MOST_FINDINGS = 50
 _LONGEST = 128
 
 
-def exposition(incidents: Sequence[Incident], waiting: int, counted: Counted) -> str:
-    """Prometheus text. A finding is 1 while its alert fires; labels are bounded in number and length."""
-    return "\n".join((*_findings(incidents), *_own(incidents, waiting, counted))) + "\n"
+def exposition(incidents: Sequence[Incident], waiting: int, firing: int, counted: Counted) -> str:
+    """Prometheus text for the newest ``incidents``, and for ``firing`` of all alerts. A finding is there
+    while its alert fires; labels are bounded in number and length."""
+    return "\n".join((*_findings(incidents), *_own(waiting, firing, counted))) + "\n"
 
 
 def _findings(incidents: Iterable[Incident]) -> Iterator[str]:
@@ -55,7 +56,7 @@ def _escaped(value: str) -> str:
     return value[:_LONGEST].replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
-def _own(incidents: Sequence[Incident], waiting: int, counted: Counted) -> Iterator[str]:
+def _own(waiting: int, firing: int, counted: Counted) -> Iterator[str]:
     rows = (
         ("llmdiag_triage_duration_seconds_sum", "counter", "Seconds spent on triages.", counted.seconds),
         ("llmdiag_triage_duration_seconds_count", "counter", "Triages.", counted.done + counted.failed),
@@ -67,7 +68,7 @@ def _own(incidents: Sequence[Incident], waiting: int, counted: Counted) -> Itera
             counted.messages_failed,
         ),
         ("llmdiag_triage_waiting", "gauge", "Questions that wait for a triage.", waiting),
-        ("llmdiag_alerts_firing", "gauge", "Alerts that fire.", sum(one.alert.firing for one in incidents)),
+        ("llmdiag_alerts_firing", "gauge", "Alerts that fire.", firing),
     )
     for name, kind, text, value in rows:
         family = name.removesuffix("_sum").removesuffix("_count") if "duration" in name else name

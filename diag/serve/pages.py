@@ -31,10 +31,12 @@ def verdict_of(one: Incident) -> Verdict | None:
     return _loaded(one.question.verdict) if one.question.verdict is not None else None
 
 
-def front(incidents: Sequence[Incident], waiting: int, refresh_seconds: int) -> str:
-    """The list."""
+def front(incidents: Sequence[Incident], waiting: int, total: int, refresh_seconds: int) -> str:
+    """The list; ``total``: how many alerts there are, listed or not."""
     rows = [_row(one) for one in incidents]
-    return _rendered("front.html.j2", rows=rows, waiting=waiting, refresh_seconds=refresh_seconds)
+    return _rendered(
+        "front.html.j2", rows=rows, waiting=waiting, total=total, refresh_seconds=refresh_seconds
+    )
 
 
 def _row(one: Incident) -> dict[str, Any]:

@@ -22,6 +22,7 @@ __all__ = ["Incident", "Question", "Store"]
 
 QUEUED, RUNNING, DONE, FAILED = "queued", "running", "done", "failed"
 _TOGETHER_SECONDS = 60
+_SEARCHED = 20_000
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS question (
   id INTEGER PRIMARY KEY, minute INTEGER UNIQUE NOT NULL, state TEXT NOT NULL, asked REAL NOT NULL,
@@ -191,16 +192,39 @@ class Store:
 
     def of_question(self, id: int) -> list[Incident]:
         """All alerts that asked it."""
-        return self._incidents("WHERE q.id=? ORDER BY a.id", (id,))
+        return self._incidents("WHERE a.question=? ORDER BY a.id", (id,))
+
+    def alerts(self, *, firing: bool = False) -> int:
+        """How many are kept; with ``firing`` those that have not ended."""
+        rest = " WHERE ends_at IS NULL" if firing else ""
+        with self._lock:
+            count: int = self._db.execute(f"SELECT COUNT(*) FROM alert{rest}").fetchone()[0]
+            return count
+
+    def newest(self, labels: Mapping[str, str]) -> int | None:
+        """The newest incident that bears all of ``labels``; None where there is none."""
+        with self._lock:
+            rows = self._db.execute(
+                "SELECT id, labels FROM alert ORDER BY starts_at DESC, id DESC LIMIT ?", (_SEARCHED,)
+            ).fetchall()
+        return next((id for id, told in rows if labels.items() <= json.loads(told).items()), None)
 
     def _incidents(self, rest: str, values: tuple[Any, ...]) -> list[Incident]:
         with self._lock:
             rows = self._db.execute(
-                f"SELECT a.id, a.fingerprint, a.starts_at, a.ends_at, a.received, a.labels, a.annotations,"
-                f" {_QUESTION} FROM alert a JOIN question q ON q.id=a.question {rest}",
+                "SELECT a.id, a.fingerprint, a.starts_at, a.ends_at, a.received, a.labels, a.annotations,"
+                f" a.question FROM alert a {rest}",
                 values,
             ).fetchall()
-        return [_incident(row) for row in rows]
+            # One verdict is a hundred kilobytes: those who share it share it in memory as well.
+            asked = {row[-1] for row in rows}
+            questions = {
+                id: _question(
+                    self._db.execute(f"SELECT {_QUESTION} FROM question q WHERE q.id=?", (id,)).fetchone()
+                )
+                for id in asked
+            }
+        return [_incident(row, questions[row[-1]]) for row in rows]
 
     def forget(self, before: float) -> None:
         """Drop what ended before ``before``, so that the file does not grow for ever."""
@@ -219,8 +243,8 @@ def _question(row: tuple[Any, ...]) -> Question:
     )
 
 
-def _incident(row: tuple[Any, ...]) -> Incident:
-    id, fingerprint, starts_at, ends_at, received, labels, annotations, *question = row
+def _incident(row: tuple[Any, ...], question: Question) -> Incident:
+    id, fingerprint, starts_at, ends_at, received, labels, annotations, _ = row
     told: Mapping[str, str] = json.loads(labels)
     alert = Alert(fingerprint, starts_at, ends_at, told, json.loads(annotations))
-    return Incident(id, alert, received, _question(tuple(question)))
+    return Incident(id, alert, received, question)

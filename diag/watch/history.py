@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from diag.api.watching import Look
-from diag.model import State, Verdict
+from diag.model import Assessment, State, Verdict
 from diag.quantities import quantity
 
 __all__ = ["Change", "History", "Place"]
 
 _KEPT = 50
+_LEAST = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,23 +26,27 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a hypothesis stands. ``moved``: places gained since the look before (0 where it is new there)."""
+    """Where a hypothesis stands. ``moved``: places gained since the look before, ``rose``: confidence gained;
+    both 0 where it is ``new``: not among the standing ones then."""
 
     id: str
     title: str
     state: str
     confidence: float
-    moved: int
-    rose: float
+    moved: int = 0
+    rose: float = 0.0
+    new: bool = False
 
 
 @dataclass(slots=True)
 class History:
-    """``last``: the newest look that worked; ``lost``: why there is none now, "" while there is."""
+    """``last``: the newest look that worked; ``lost``: why there is none now, "" while there is;
+    ``waited_seconds``: how long the look under way has taken so far, 0 without one."""
 
     last: Look | None = None
     lost: str = ""
     lost_since: float | None = None
+    waited_seconds: float = 0.0
     changes: deque[Change] = field(default_factory=lambda: deque(maxlen=_KEPT))
     _before: Verdict | None = None
 
@@ -66,21 +71,37 @@ class History:
         """The first ``most`` that stand, with how they moved."""
         if self.last is None:
             return []
-        before = _places(self._before) if self._before is not None else {}
+        places = _places(self.last.verdict)
+        if self._before is None:
+            return list(places.values())[:most]
+        before = _places(self._before)
+        ranks = {id: rank for rank, id in enumerate(before)}
         found = []
-        for place, (id, one) in enumerate(_places(self.last.verdict).items()):
-            old = list(before).index(id) if id in before else place
-            rose = one.confidence - before[id].confidence if id in before else 0.0
-            found.append(Place(id, one.title, one.state, one.confidence, old - place, rose))
+        for rank, (id, one) in enumerate(places.items()):
+            if id not in before:
+                found.append(replace(one, new=True))
+            else:
+                rose = one.confidence - before[id].confidence
+                found.append(replace(one, moved=ranks[id] - rank, rose=rose))
         return found[:most]
+
+    def faint(self) -> int:
+        """How many are undecided at a confidence that nobody would act on."""
+        return sum(_is_faint(a) for a in self.last.verdict.assessments) if self.last is not None else 0
 
 
 def _places(verdict: Verdict) -> Mapping[str, Place]:
-    standing = [a for a in verdict.assessments if a.state in (State.SUPPORTED, State.UNDECIDED)]
+    standing = [
+        a for a in verdict.assessments if a.state in (State.SUPPORTED, State.UNDECIDED) and not _is_faint(a)
+    ]
     return {
-        a.id: Place(a.id, a.title, a.state.value, a.confidence, 0, 0.0)
+        a.id: Place(a.id, a.title, a.state.value, a.confidence)
         for a in sorted(standing, key=lambda a: a.rank)
     }  # fmt: skip
+
+
+def _is_faint(one: Assessment) -> bool:
+    return one.state is State.UNDECIDED and one.confidence < _LEAST
 
 
 def _news(before: Verdict, now: Verdict) -> list[str]:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 import select
 import sys
 from types import TracebackType
 from typing import Any
 
 __all__ = ["Keys"]
+
+# Home sends ESC [ 1 ~, an arrow ESC [ A: none of it is a digit or a letter that somebody typed.
+_SEQUENCES = re.compile(r"\x1b(?:\[[0-9;]*[ -/]*[@-~]|O.)")
 
 
 class Keys:
@@ -51,4 +55,4 @@ class Keys:
         ready, _, _ = select.select([self._number], [], [], wait_seconds)
         if not ready:
             return ""
-        return os.read(self._number, 64).decode("utf-8", "ignore")
+        return _SEQUENCES.sub("", os.read(self._number, 64).decode("utf-8", "ignore"))

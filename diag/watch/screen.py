@@ -50,6 +50,9 @@ _LABELS = {
     "gpu_sm_clock_hertz": "SM clock",
 }
 _PLACES, _CHANGES = 6, 5
+_PATIENCE_SECONDS = 5.0
+_VALUES_WIDTH, _LEAST_COURSE = 48, 8  # of a signal's row without its course
+_BARS_WIDTH, _LEAST_TITLE = 40, 16  # of a cause's row without its name and title
 _COLORS = {"supported": "bold red", "undecided": "yellow"}
 
 
@@ -65,14 +68,16 @@ class Showing:
     said: str = ""
 
 
-def screen(history: History, showing: Showing, width: int) -> RenderableType:
-    """Everything, top down."""
+def screen(history: History, showing: Showing, width: int, most_signals: int | None = None) -> RenderableType:
+    """Everything, top down; ``width`` in characters, ``most_signals`` where there is no room for all."""
     parts: list[RenderableType] = [_head(history, showing)]
     if history.last is None:
         parts.append(Text(history.lost or "looking for the first time …", style="yellow"))
     else:
-        parts += [_felt(history.last), Text(""), _signals(history.last, width)]
-        parts += [Text(""), *_body(history, showing, width)]
+        parts += [_felt(history.last), Text("")]
+        if most_signals != 0:
+            parts += [_signals(history, width, most_signals), Text("")]
+        parts += _body(history, showing, width)
     if history.changes:
         parts += [Text(""), *_changes(history)]
     parts += [Text(""), _foot(showing)]
@@ -87,10 +92,13 @@ def _head(history: History, showing: Showing) -> Text:
         text.append(f"  seen {clock(history.last.time)} UTC", style="dim")
     if showing.paused:
         text.append("  paused", style="bold yellow")
+    # A page is read for as long as the pause between two looks; a store that hangs keeps what is old here.
+    if history.waited_seconds > showing.every_seconds + _PATIENCE_SECONDS and not history.lost:
+        text.append(f"  no answer for {span(round(history.waited_seconds))}", style="bold yellow")
     if history.lost and history.last is not None:
         since = f" since {clock(history.lost_since)} UTC" if history.lost_since else ""
         text.append(
-            f"\nsource does not answer{since}: {plain(history.lost)}; what follows is old", style="bold red"
+            f"\nsource does not answer{since}; what follows is old\n{plain(history.lost)}", style="bold red"
         )
     return text
 
@@ -100,19 +108,30 @@ def _felt(look: Look) -> Text:
     return Text(plain(look.verdict.summary), style=style)
 
 
-def _signals(look: Look, width: int) -> Table:
+def _signals(history: History, width: int, most: int | None) -> Table:
+    look = history.last
+    assert look is not None
+    room = min(60, width - _VALUES_WIDTH)
+    # What cannot be asked is no longer now.
+    columns = ["signal", "course", "last" if history.lost else "now", "before"]
+    if room < _LEAST_COURSE:
+        columns.remove("course")
     table = Table(box=None, padding=(0, 2, 0, 0), show_header=True, header_style="dim")
-    for name in ("signal", "course", "now", "before"):
-        table.add_column(name, no_wrap=True, justify="right" if name in ("now", "before") else "left")
-    room = max(10, min(60, width - 50))
-    for name in _SIGNALS:
-        series = fleet_series(look.case, name)
-        if series is None or not np.isfinite(series.values).any():
-            continue
-        now, before = _now(series), _before(look, series)
+    for name in columns:
+        table.add_column(name, no_wrap=True, justify="left" if name in ("signal", "course") else "right")
+    for name, series in _measured(look)[:most]:
         unit = SIGNALS[name].unit
-        table.add_row(_LABELS[name], spark(series.values, room), _told(now, unit), _told(before, unit))
+        values = [_told(_now(series), unit), _told(_before(look, series), unit)]
+        course = [spark(series.values, room)] if "course" in columns else []
+        table.add_row(_LABELS[name], *course, *values)
     return table
+
+
+def _measured(look: Look) -> list[tuple[str, Series]]:
+    found = ((name, fleet_series(look.case, name)) for name in _SIGNALS)
+    return [
+        (name, series) for name, series in found if series is not None and np.isfinite(series.values).any()
+    ]
 
 
 def _now(series: Series) -> float | None:
@@ -142,31 +161,49 @@ def _body(history: History, showing: Showing, width: int) -> Iterator[Renderable
             yield from _told_in_full(cause)
             return
     places = history.ranking(_PLACES)
-    if not places:
-        yield Text("nothing stands", style="dim")
-        return
+    if places:
+        yield _ranked(places, width, told=bool(history.last.verdict.leading))
+    else:
+        yield Text("no cause stands out", style="dim")
+    if faint := history.faint():
+        yield Text(f"{faint} more undecided, each below 1 %", style="dim")
+
+
+def _ranked(places: list[Place], width: int, *, told: bool) -> Table:
+    """``told``: the first is told as the cause."""
+    longest = max(len(one.id) for one in places)
+    bars = longest + _BARS_WIDTH <= width
+    room = width - longest - _BARS_WIDTH
+    columns = ["", "cause", "state", "confidence", "", *(["what it is"] if room >= _LEAST_TITLE else [])]
     table = Table(box=None, padding=(0, 2, 0, 0), show_header=True, header_style="dim")
-    for name in ("", "cause", "state", "confidence", "", "what it is"):
+    for name in columns:
         table.add_column(name, no_wrap=True)
     for number, one in enumerate(places, 1):
-        style = _COLORS.get(one.state, "") if number == 1 and history.last.verdict.leading else ""
-        table.add_row(
+        style = _COLORS.get(one.state, "") if number == 1 and told else ""
+        known = percent(one.confidence)
+        title = [_cut(one.title, room)] if room >= _LEAST_TITLE else []
+        row: list[RenderableType] = [
             str(number),
             Text(one.id, style=style),
             one.state,
-            _bar(one),
-            _moved(one),
-            one.title[: max(10, width - 72)],
-        )
-    yield table
+            f"{_bar(one)} {known}" if bars else known,
+        ]
+        table.add_row(*row, _moved(one), *title)
+    return table
 
 
 def _bar(one: Place) -> str:
     full = round(one.confidence * 10)
-    return f"{'█' * full}{'░' * (10 - full)} {percent(one.confidence)}"
+    return f"{'█' * full}{'░' * (10 - full)}"
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else f"{text[: width - 1].rstrip()}…"
 
 
 def _moved(one: Place) -> Text:
+    if one.new:
+        return Text("new", style="green")
     if one.moved:
         return Text(
             f"{'▲' if one.moved > 0 else '▼'}{abs(one.moved)}", style="green" if one.moved > 0 else "dim"
@@ -196,7 +233,7 @@ def _told_in_full(cause: Cause) -> Iterator[RenderableType]:
 def _changes(history: History) -> Iterator[Text]:
     yield Text("just changed", style="dim")
     for one in list(history.changes)[-_CHANGES:][::-1]:
-        yield Text(f"  {clock(one.time)}  {plain(one.text)}")
+        yield Text(f"  {clock(one.time)}  {plain(one.text)}", no_wrap=True, overflow="ellipsis")
 
 
 def _foot(showing: Showing) -> Text:

@@ -1,20 +1,18 @@
-"""The live view in a real terminal: tmux runs it, resizes it, presses keys, and takes its source away."""
+"""The live view over a bare page that goes away and comes back."""
 
 from __future__ import annotations
 
-import os
-import re
-import shutil
 import subprocess
 import sys
 import threading
 import time
-import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+
+from tests.watch.terminal import Terminal, environment, now_of
 
 pytestmark = pytest.mark.server
 PAGE = """# TYPE vllm:num_requests_running gauge
@@ -61,63 +59,6 @@ class Page:
         self._server.server_close()
 
 
-class Terminal:
-    """A tmux session of its own server."""
-
-    def __init__(self, tmux: str, command: list[str], environment: dict[str, str]) -> None:
-        self._base = [tmux, "-L", f"diag-{uuid.uuid4().hex[:8]}"]
-        subprocess.run(
-            [*self._base, "-f", "/dev/null", "new-session", "-d", "-x", "110", "-y", "40", *command],
-            check=True, env=environment, timeout=20,
-        )  # fmt: skip
-
-    def shows(self, text: str, seconds: float = 40.0) -> str:
-        """Wait until ``text`` is on the screen; the screen."""
-        return self.until(lambda seen: text in seen, seconds)
-
-    def until(self, true: Callable[[str], bool], seconds: float = 60.0) -> str:
-        """Wait until the screen is as wanted; the screen."""
-        ends = time.monotonic() + seconds
-        while True:
-            seen = self._tmux("capture-pane", "-p")
-            if true(seen):
-                return seen
-            assert time.monotonic() < ends, f"it never came:\n{seen}"
-            time.sleep(0.2)
-
-    def press(self, *keys: str) -> None:
-        self._tmux("send-keys", *keys)
-
-    def resize(self, width: int, height: int) -> None:
-        self._tmux("resize-window", "-x", str(width), "-y", str(height))
-
-    def close(self) -> None:
-        subprocess.run([*self._base, "kill-server"], check=False, capture_output=True, timeout=20)
-
-    def _tmux(self, *arguments: str) -> str:
-        ran = subprocess.run(
-            [*self._base, *arguments], check=True, capture_output=True, text=True, timeout=20
-        )
-        return ran.stdout
-
-
-def _now(screen: str, name: str) -> str:
-    """What stands in the column "now" of a signal's row: between its course and what was before."""
-    row = next((line for line in screen.splitlines() if line.startswith(name)), "")
-    columns = [part for part in re.split(r"\s{2,}", row.strip()) if part]
-    return columns[2] if len(columns) > 2 else ""
-
-
-@pytest.fixture
-def tmux() -> str:
-    found = shutil.which("tmux")
-    if found is None:
-        if os.environ.get("CI"):
-            pytest.fail("tmux is not installed: apt-get install tmux")
-        pytest.skip("tmux is not installed")
-    return found
-
-
 @pytest.fixture
 def page() -> Iterator[Page]:
     served = Page()
@@ -125,16 +66,11 @@ def page() -> Iterator[Page]:
     served.stop()
 
 
-def environment() -> dict[str, str]:
-    return {**os.environ, "LANG": "C.UTF-8", "LC_ALL": "C.UTF-8", "TERM": "xterm-256color"}
-
-
-def test_a_real_terminal_shows_resizes_loses_and_finds_again(tmux: str, page: Page, tmp_path: Path) -> None:
+def test_a_real_terminal_shows_resizes_loses_and_finds_again(page: Page, tmp_path: Path) -> None:
     code = tmp_path / "code"
     url = f"http://127.0.0.1:{page.port}/metrics"
     watch = f"{sys.executable} -m diag watch {url} --every 2s; echo ended $? >{code}; sleep 60"
-    terminal = Terminal(tmux, ["sh", "-c", watch], environment())
-    try:
+    with Terminal(["sh", "-c", watch]) as terminal:
         screen = terminal.shows("running")
         assert "No incident in this window" in screen
         assert "GPU use" not in screen
@@ -147,18 +83,16 @@ def test_a_real_terminal_shows_resizes_loses_and_finds_again(tmux: str, page: Pa
         terminal.press("p")
         page.stop()
         # What is old is not now: the value goes, and no zero takes its place.
-        gone = terminal.until(lambda seen: _now(seen, "running") == "·")
-        assert _now(gone, "waiting") == "·"
+        gone = terminal.until(lambda seen: now_of(seen, "running") == "·")
+        assert now_of(gone, "waiting") == "·"
         page.start()
-        terminal.until(lambda seen: _now(seen, "running") == "3 requests")
+        terminal.until(lambda seen: now_of(seen, "running") == "3 requests")
         terminal.press("q")
         ends = time.monotonic() + 20
         while not code.exists():
             assert time.monotonic() < ends
             time.sleep(0.1)
         assert code.read_text() == "ended 0\n"
-    finally:
-        terminal.close()
 
 
 def test_a_pipe_gets_one_look_and_no_control_characters(page: Page) -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import io
+import os
 import re
+import sys
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +19,8 @@ from diag.errors import DiagError
 from diag.model import Series, State, Verdict
 from diag.sources.protocol import Question
 from diag.watch.history import History
-from diag.watch.running import _react, _Shared
+from diag.watch.keys import Keys
+from diag.watch.running import _fitted, _look, _react, _Shared
 from diag.watch.screen import Showing, screen
 from diag.watch.sparks import GAP, spark
 
@@ -122,6 +126,7 @@ def test_keys_pause_open_and_change_the_window(look: Look) -> None:
     _react("-", watching, showing, shared)
     _react("-", watching, showing, shared)
     assert watching.window_seconds == 1800.0
+    assert [change.text for change in shared.history.changes] == ["window: last 30 min"]
     _react("2", watching, showing, shared)
     assert showing.opened == "prefix_cache_off"
     text = shown(shared.history, showing)
@@ -137,8 +142,10 @@ def test_a_bundle_is_saved_from_what_is_seen(tmp_path: Path, monkeypatch: pytest
     monkeypatch.chdir(tmp_path)
     with Watching([str(RECORDING)], Question(now=NOW), window_seconds=3600.0) as watching:
         watching.look(2.0)
-        showing = Showing("x", 3600.0, 15.0)
-        _react("s", watching, showing, _Shared())
+        showing, shared = Showing("x", 3600.0, 15.0), _Shared()
+        _react("s", watching, showing, shared)
+        assert shared.saving is not None
+        shared.saving.join(20)
     (made,) = tmp_path.glob("diag-*.zip")
     assert showing.said == f"wrote {made.name}"
 
@@ -166,3 +173,109 @@ def test_it_fits_the_width(look: Look, width: int) -> None:
     history = History()
     history.seen(look)
     assert max(len(line) for line in shown(history, width=width).splitlines()) <= width
+
+
+@pytest.mark.parametrize("height", [16, 20, 60])
+def test_causes_and_keys_stay_in_a_low_terminal(look: Look, height: int) -> None:
+    history = History()
+    history.seen(look)
+    to = io.StringIO()
+    console = Console(file=to, width=80, height=height, no_color=True, highlight=False)
+    console.print(_fitted(history, Showing("http://store", 3600.0, 15.0), console))
+    text = to.getvalue()
+    assert len(text.splitlines()) <= height
+    assert "1  context_growth" in text
+    assert "q quit" in text
+    assert ("prompt length" in text) == (height == 60)
+
+
+def test_a_narrow_terminal_drops_columns_before_it_cuts_names(look: Look) -> None:
+    history = History()
+    history.seen(look)
+    text = shown(history, width=50)
+    assert re.search(r"^1  context_growth +supported +\d+ %", text, re.MULTILINE)
+    assert "first token p95" in text
+    assert "course" not in text
+    assert "what it is" not in text
+
+
+def test_what_nobody_would_act_on_is_counted_and_not_listed(look: Look) -> None:
+    faint = [replace(a, state=State.UNDECIDED, confidence=0.004) for a in look.verdict.assessments]
+    calm = replace(look.verdict, leading=None, assessments=tuple(faint))
+    history = History()
+    history.seen(replace(look, verdict=calm))
+    text = shown(history)
+    assert "no cause stands out" in text
+    assert f"{len(calm.assessments)} more undecided, each below 1 %" in text
+    assert "context_growth" not in text
+    history.seen(look)
+    assert {one.id: one.new for one in history.ranking(6)}["context_growth"]
+    assert re.search(r"1  context_growth .* new ", shown(history))
+
+
+def test_a_look_under_way_when_it_is_paused_changes_nothing(look: Look) -> None:
+    showing, shared = Showing("x", 3600.0, 15.0), _Shared()
+
+    class Slow(Watching):
+        def look(self, poll_seconds: float) -> Look:
+            _react("p", self, showing, shared)
+            return replace(look, time=look.time + poll_seconds)
+
+    shared.history.seen(look)
+    _look(Slow([], Question(now=NOW), window_seconds=3600.0), showing, shared, lambda: NOW)
+    assert shared.history.last is look
+
+
+def test_keys_that_send_sequences_press_no_digit(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, theirs = os.openpty()
+    with os.fdopen(theirs, "r") as typed:
+        monkeypatch.setattr(sys, "stdin", typed)
+        with Keys() as keys:
+            os.write(ours, b"\x1b[1~2\x1b[15~\x1b[Ap\x1bOP")
+            assert keys.pressed(5.0) == "2p"
+    os.close(ours)
+
+
+def test_a_source_that_hangs_is_told_before_it_fails(look: Look) -> None:
+    showing, shared = Showing("x", 3600.0, 15.0), _Shared()
+    began: list[float | None] = []
+
+    class Hanging(Watching):
+        def look(self, poll_seconds: float) -> Look:
+            assert poll_seconds == 15.0
+            began.append(shared.asked_at)
+            return look
+
+    _look(Hanging([], Question(now=NOW), window_seconds=3600.0), showing, shared, lambda: NOW)
+    assert began == [NOW]
+    assert shared.asked_at is None
+    shared.history.waited_seconds = 19.0
+    assert "no answer" not in shown(shared.history, showing)
+    shared.history.waited_seconds = 21.0
+    assert "no answer for 21 s" in shown(shared.history, showing)
+
+
+def test_keys_work_while_a_bundle_is_saved() -> None:
+    asked: list[Path] = []
+    released = threading.Event()
+
+    class Hanging(Watching):
+        def save(self, path: Path) -> Path:
+            asked.append(path)
+            assert released.wait(20)
+            return path
+
+    watching = Hanging([], Question(now=NOW), window_seconds=3600.0)
+    showing, shared = Showing("x", 3600.0, 15.0), _Shared()
+    _react("s", watching, showing, shared)
+    assert showing.said == "saving a bundle …"
+    saving = shared.saving
+    assert saving is not None
+    _react("s", watching, showing, shared)
+    assert shared.saving is saving
+    _react("q", watching, showing, shared)
+    assert shared.ended.is_set()
+    released.set()
+    saving.join(20)
+    assert len(asked) == 1
+    assert showing.said == f"wrote {asked[0]}"
