@@ -110,6 +110,10 @@ class BundleSource:
         span = self._description.incident
         return None, Window(span.start, span.end) if span else None
 
+    def begins(self, window: Window, matchers: Sequence[Matcher] = ()) -> float | None:
+        """See ``Source``."""
+        return self._store.begins(window, matchers)
+
     def scrape_seconds(self, window: Window) -> float | None:
         """From the samples, else what bundle.json says."""
         return self._store.scrape_seconds(window) or self._description.step_seconds

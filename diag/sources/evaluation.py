@@ -68,6 +68,15 @@ class RawStore:
             return None
         return Window(min(float(one.times[0]) for one in sized), max(float(one.times[-1]) for one in sized))
 
+    def begins(self, window: Window, matchers: Sequence[Matcher] = ()) -> float | None:
+        """See ``Source``."""
+        for engines in ([one for one in ENGINES if serves(one)], ENGINES):
+            probes = (one for engine in engines for one in self._selected(engine.probe, matchers))
+            first = min((float(one.times[0]) for one in _cut(probes, window)), default=None)
+            if first is not None:
+                return first
+        return None
+
     def scrape_seconds(self, window: Window) -> float | None:
         """Median distance of samples of ``up``, else of any series; None with fewer than two."""
         chosen = self._by_name.get("up") or self.raw

@@ -15,9 +15,9 @@ from diag.signals.vocabulary import Scope
 from diag.sources.attached import Logs, all_attachments, on_grid, read_logs, read_marked_events, read_records
 from diag.sources.joins import joined
 from diag.sources.merging import merged_gaps, merged_series, without_twins
-from diag.sources.planning import planned
+from diag.sources.planning import chosen_window, planned, without_emptiness
 from diag.sources.protocol import Fetched, Question, Source
-from diag.sources.times import spoken
+from diag.sources.times import rfc3339, spoken
 
 __all__ = ["fetched_signals", "gather"]
 
@@ -33,12 +33,14 @@ def gather(
     there, and whatever a source raises when it cannot answer.
     """
     say = progress or _silent
-    plan = planned(sources, question)
-    parts, empty = _fetched(sources, question, plan.grid, say)
+    asked = chosen_window(sources, question)
     attached = all_attachments([source.attachments() for source in sources], question)
     if attached.requests or attached.traces:
         say("reading request records")
-    requests, record_notes = read_records(attached, question, plan.window)
+    requests, record_notes = read_records(attached, question, asked)
+    first_request = float(requests["ts"].min()) if requests is not None else None
+    plan = planned(sources, question, without_emptiness(asked, sources, question, first_request))
+    parts, empty = _fetched(sources, question, plan.grid, say)
     series, double_notes = merged_series(parts)
     series, twin_notes = without_twins(series)
     if attached.logs:
@@ -55,6 +57,7 @@ def gather(
     notes = (
         *(str(error) for error in empty), *(note for _, part in parts for note in part.notes), *double_notes,
         *twin_notes, *record_notes, *logs.notes, *log_notes, *event_notes, *join_notes,
+        *_emptiness(asked, plan.window),
     )  # fmt: skip
     return Case(
         window=plan.window,
@@ -75,6 +78,12 @@ def gather(
         look_back_seconds=plan.grid.window,
         page_stalls=_stalls(parts),
     )
+
+
+def _emptiness(asked: Window, window: Window) -> tuple[str, ...]:
+    if window.start == asked.start:
+        return ()
+    return (f"there is no data before {rfc3339(window.start)}: the window begins there",)
 
 
 def fetched_signals() -> tuple[str, ...]:

@@ -46,6 +46,10 @@ class MemorySource:
         """No baseline, and the incident given."""
         return None, self._incident
 
+    def begins(self, window: Window, matchers: Sequence[Matcher] = ()) -> float | None:
+        """See ``Source``."""
+        return self._store.begins(window, matchers)
+
     def scrape_seconds(self, window: Window) -> float | None:
         """See ``Source``."""
         return self._store.scrape_seconds(window)

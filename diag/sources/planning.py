@@ -13,13 +13,14 @@ from diag.sources.evaluation import nominal_seconds
 from diag.sources.protocol import Question, Source
 from diag.sources.times import rfc3339
 
-__all__ = ["Plan", "chosen_window", "planned"]
+__all__ = ["Plan", "chosen_window", "planned", "without_emptiness"]
 
 _LIVE_SECONDS = 3600.0
 _FALLBACK_SCRAPE_SECONDS = 15.0
 _GRID_POINTS = 1000
 _LEAST_LOOK_BACK_SECONDS = 10.0
 _CLOCKS_APART_SECONDS = 60.0
+_EMPTY_RATIO = 0.05  # of a window, before its data begins: less is a first scrape that is due
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +32,13 @@ class Plan:
     scrape_seconds: float | None
 
 
-def planned(sources: Sequence[Source], question: Question) -> Plan:
-    """The window asked for (else the sources' own extent, else the last hour) and its grid.
+def planned(sources: Sequence[Source], question: Question, window: Window | None = None) -> Plan:
+    """``window`` (else the one asked for, else the sources' own extent, else the last hour) and its grid.
 
     The step is the scrape interval, or a multiple of it that keeps the grid under about 1,000
     points; times are multiples of the step. The look-back holds four scrapes, two steps and 10 s.
     """
-    window = chosen_window(sources, question)
+    window = window or chosen_window(sources, question)
     known = [found for source in sources if (found := source.scrape_seconds(window))]
     scrape = nominal_seconds(min(known)) if known else None
     base = scrape or _FALLBACK_SCRAPE_SECONDS
@@ -63,6 +64,22 @@ def chosen_window(sources: Sequence[Source], question: Question) -> Window:
             hint="check the date and the zone of --from",
         )
     return window
+
+
+def without_emptiness(
+    window: Window, sources: Sequence[Source], question: Question, first_request: float | None
+) -> Window:
+    """``window`` from where its data begins: what is empty is not a quiet time, and a grid stretched over it
+    is too coarse for the rest. ``first_request``: time of the first record, None without any.
+
+    An end without data stays: that engines fell silent may be the incident."""
+    marked = [one.start for one in (question.baseline, question.incident) if one is not None]
+    first = [one for source in sources if (one := source.begins(window, question.matchers)) is not None]
+    first += [] if first_request is None else [first_request]
+    start = min([*first, *marked], default=window.start)
+    if start - window.start <= _EMPTY_RATIO * window.seconds or start >= window.end:
+        return window
+    return Window(start, window.end)
 
 
 def _own_window(sources: Sequence[Source], now: float) -> Window:

@@ -41,6 +41,7 @@ __all__ = ["PrometheusSource"]
 
 _LOOK_AROUND_SECONDS = 30 * 86_400.0
 _RECENT_SECONDS = 600.0
+_LOOKS = 100
 _EVERY_INFO_RAW_BELOW = 64
 _FEW_ALERTS = 50
 _RULES_SECONDS = 15.0
@@ -79,6 +80,20 @@ class PrometheusSource:
     def attachments(self) -> Attachments:
         """A store has none."""
         return Attachments()
+
+    def begins(self, window: Window, matchers: Sequence[Matcher] = ()) -> float | None:
+        """See ``Source``; to within a hundredth of the window."""
+        step = max(window.seconds / _LOOKS, 1.0)
+        grid = Grid(window.start + step, max(window.end, window.start + step), step, step)
+        for engines in ([one for one in ENGINES if serves(one)], ENGINES):
+            probes = " or ".join(
+                f"({write(Aggregate('count', Gauge(one.probe), ()), step, matchers)})" for one in engines
+            )
+            rows = self._api.ranged(probes, grid)
+            found = grid.times[~np.isnan(rows[0].values)] if rows else grid.times[:0]
+            if found.size:
+                return max(float(found[0]) - step, window.start)
+        return None
 
     def scrape_seconds(self, window: Window) -> float | None:
         """Median distance of raw samples of ``up`` (else of an engine's probe) at the window's end."""

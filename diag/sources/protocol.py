@@ -70,6 +70,10 @@ class Source(Protocol):
     def marked(self) -> tuple[Window | None, Window | None]:
         """Baseline and incident a person marked in it (a bundle's ``incident``), else None."""
 
+    def begins(self, window: Window, matchers: Sequence[Matcher] = ()) -> float | None:
+        """The first time in ``window`` (unix seconds) at which a serving engine has a sample, or anything has
+        where none serves; None when nothing has."""
+
     def scrape_seconds(self, window: Window) -> float | None:
         """The usual distance between samples in ``window``; None when unknown."""
 

@@ -95,6 +95,10 @@ class ScrapeSource:
         """A page has none."""
         return Attachments()
 
+    def begins(self, window: Window, matchers: Sequence[Matcher] = ()) -> float | None:
+        """See ``Source``."""
+        return self._opened().begins(window, matchers)
+
     def scrape_seconds(self, window: Window) -> float | None:
         """See ``Source``."""
         return self._opened().scrape_seconds(window)
