@@ -59,7 +59,11 @@ def _told() -> Iterator[_Wanted]:
     for engine in ENGINES:
         for select in engine.numbers.values():
             for about, part in itertools.product("ab", "01"):
-                labels = {**_target(select.names[0], "exporter"), "engine": f"http://{about}:8000", "part": part}
+                labels = {
+                    **_target(select.names[0], "exporter"),
+                    "engine": f"http://{about}:8000",
+                    "part": part,
+                }
                 yield "gauge", select.names[0], labels
 
 
@@ -87,17 +91,20 @@ def _with_some(title: str, some: Sequence[tuple[str, Select]]) -> Iterator[_Want
 
 
 def _levels() -> Iterator[RawSeries]:
-    """Constants below, within and beyond each limit that a definition holds values to."""
+    """Below, within and beyond each limit that a definition holds values to, and from one to the other."""
     times = np.arange(START, START + SECONDS, 5.0)
+    late = times > START + SECONDS / 2
     for title, expr in _definitions():
         alone = _has(expr, FirstOf)
         for kept in _kept(expr):
             for _, select in read_from(kept):
-                for number, value in enumerate((-1.0, 0.3, 0.75 * kept.high, 1.5 * kept.high)):
+                low, high = 0.75 * kept.high, 1.5 * kept.high
+                pairs = ((-1.0, -1.0), (0.3, 0.3), (low, low), (high, high), (low, high), (high, low))
+                for number, (first, then) in enumerate(pairs):
                     name = select.names[0]
                     place = f"{title}-{name if alone else ''}-level{number}"
                     labels = {"__name__": name, **_target(name, place)}
-                    yield RawSeries(labels, times, np.full(len(times), value))
+                    yield RawSeries(labels, times, np.where(late, then, first))
 
 
 def _target(name: str, instance: str) -> dict[str, str]:

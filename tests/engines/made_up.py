@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -79,7 +79,11 @@ _VARIANTS: dict[str, tuple[dict[str, str], ...]] = {
         {"handler": "/generate_stream", "status": "5xx"},
         {"handler": "/metrics", "status": "2xx"},
     ),
-    "vllm:request_success_total": ({"finished_reason": "stop"}, {"finished_reason": "abort"}, {"finished_reason": "error"}),
+    "vllm:request_success_total": (
+        {"finished_reason": "stop"},
+        {"finished_reason": "abort"},
+        {"finished_reason": "error"},
+    ),
     "vllm:prompt_tokens_by_source_total": ({"source": "local_compute"}, {"source": "local_cache_hit"}),
     "vllm:num_requests_waiting_by_reason": ({"reason": "capacity"}, {"reason": "deferred"}),
     "vllm:num_requests_running": ({"engine": "0"}, {"engine": "1"}, {"server": "http://a"}),
@@ -119,7 +123,18 @@ _CONTAINERS = ({"container": "vllm"}, {"container": ""}, {"container": "POD"})
 _STAGED = ({"stage": "prefill_forward"}, {"stage": "chunked_prefill"}, {"stage": "decode_forward"})
 _DEVICES = tuple(
     {"device": device}
-    for device in ("eth0", "lo", "veth1", "cali2", "cni0", "flannel.1", "docker0", "br-3", "lxc4", "cilium_host")
+    for device in (
+        "eth0",
+        "lo",
+        "veth1",
+        "cali2",
+        "cni0",
+        "flannel.1",
+        "docker0",
+        "br-3",
+        "lxc4",
+        "cilium_host",
+    )
 )
 _BOUNDS = ("0.1", "0.5", "1.0", "2.5", "10", "+Inf")
 
