@@ -71,13 +71,10 @@ _PROCESSES = (
 )
 # Label values that the conditions in the engine files tell apart.
 _VARIANTS: dict[str, tuple[dict[str, str], ...]] = {
-    "http_requests_total": (
-        {"handler": "/v1/chat/completions", "status": "2xx"},
-        {"handler": "/v1/completions", "status": "5xx"},
-        {"handler": "/v1/responses", "status": "5xx"},
-        {"handler": "/generate", "status": "2xx"},
-        {"handler": "/generate_stream", "status": "5xx"},
-        {"handler": "/metrics", "status": "2xx"},
+    "http_requests_total": tuple(
+        {"handler": handler, "status": status}
+        for handler in ("/v1/chat/completions", "/v1/completions", "/v1/responses", "/generate", "/metrics")
+        for status in ("2xx", "5xx")
     ),
     "vllm:request_success_total": (
         {"finished_reason": "stop"},
@@ -137,6 +134,8 @@ _DEVICES = tuple(
     )
 )
 _BOUNDS = ("0.1", "0.5", "1.0", "2.5", "10", "+Inf")
+# Observations a sample in each bucket: many beyond the last bound, and hardly one.
+_FLAT, _STEEP = np.full(6, 0.7), np.array([3.0, 1.5, 0.7, 0.3, 0.05, 0.002])
 
 
 def made_up() -> list[RawSeries]:
@@ -214,8 +213,9 @@ def make(kind: str, name: str, labels: dict[str, str], random: np.random.Generat
     else:
         grown = np.zeros(len(times))
         reset = int(random.integers(1, len(times)))
-        for bound in _BOUNDS:
-            grown = grown + random.poisson(0.7, len(times))
+        shares = _FLAT if random.random() < 0.3 else _STEEP ** random.uniform(0.7, 1.3)
+        for bound, share in zip(_BOUNDS, shares, strict=True):
+            grown = grown + random.poisson(share, len(times))
             counts = np.concatenate((np.cumsum(grown[:reset]), np.cumsum(grown[reset:])))
             yield RawSeries({"__name__": f"{name}_bucket", **labels, "le": bound}, times, counts)
 

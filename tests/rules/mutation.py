@@ -16,7 +16,19 @@ import promql_parser
 
 from tests.rules.rulefiles import Rule
 
-__all__ = ["Mutant", "Outcome", "Token", "around", "differing", "mutants", "short", "title_of", "tokens_of"]
+__all__ = [
+    "Mutant",
+    "Outcome",
+    "Token",
+    "around",
+    "differing",
+    "instead",
+    "mutants",
+    "short",
+    "title_of",
+    "tokens_of",
+    "without_sides",
+]
 
 _TOKEN = re.compile(
     r"""(?P<string>"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')
@@ -74,7 +86,7 @@ def title_of(rule: Rule) -> str:
 
 def mutants(rule: Rule) -> list[Mutant]:
     """Every mutant of ``rule`` that still parses and differs from it."""
-    return [*differing(rule, (*_by_text(rule.expr), *_by_tree(rule.expr))), *_waits(rule)]
+    return [*differing(rule, (*_by_text(rule.expr), *without_sides(rule.expr))), *_waits(rule)]
 
 
 def differing(rule: Rule, changed: Iterable[tuple[str, str]]) -> list[Mutant]:
@@ -115,11 +127,12 @@ def tokens_of(expr: str) -> list[Token]:
 def _by_text(expr: str) -> Iterator[tuple[str, str]]:
     tokens = tokens_of(expr)
     for at, token in enumerate(tokens):
-        for text, change in _instead(tokens, at, token):
+        for text, change in instead(tokens, at, token):
             yield "".join([*(t.text for t in tokens[:at]), text, *(t.text for t in tokens[at + 1 :])]), change
 
 
-def _instead(tokens: list[Token], at: int, token: Token) -> Iterator[tuple[str, str]]:
+def instead(tokens: list[Token], at: int, token: Token) -> Iterator[tuple[str, str]]:
+    """What can stand in the place of a token, and what is then changed."""
     if token.kind == "comparison" and not token.inside:
         yield _TURNED[token.text], f"{token.text} turned to {_TURNED[token.text]} {around(tokens, at)}"
     elif token.kind == "number" and not token.inside:
@@ -160,7 +173,8 @@ def around(tokens: list[Token], at: int) -> str:
     return f"in …{text}…"
 
 
-def _by_tree(expr: str) -> Iterator[tuple[str, str]]:
+def without_sides(expr: str) -> Iterator[tuple[str, str]]:
+    """``expr`` without one side of each ``and``, ``or`` and ``unless``, and what is then gone."""
     tree = promql_parser.parse(expr)
     for number in range(_count(tree)):
         for side in ("lhs", "rhs"):

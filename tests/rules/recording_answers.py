@@ -19,15 +19,16 @@ from diag.engines import ENGINES, Definition, Engine
 from diag.signals.algebra import Aggregate, Expr, Gauge
 from diag.signals.frame import Grid, RawSeries, SampleIndex, evaluate_many
 from tests.engines.fleet import fleet
-from tests.engines.made_up import SECONDS, START, made_up, recorded as recording_in
+from tests.engines.made_up import SECONDS, START, made_up
+from tests.engines.made_up import recorded as recording_in
 from tests.engines.store import Answer
 from tests.rules.mutation import title_of
 from tests.rules.rulefiles import CHECKOUT, Rule, recordings
 
 __all__ = ["GRID", "Generated", "generated", "same", "samples", "wanted"]
 
-GRID = Grid(START + 40.0, START + SECONDS + 250.0, 57.0, float(WINDOW_SECONDS))
-"""From when the look-back still holds the first samples of all to when it holds the last of some."""
+GRID = Grid(START + 40.0, START + SECONDS + 350.0, 55.0, float(WINDOW_SECONDS))
+"""From when the look-back still holds the first samples of all to when it has passed the last of all."""
 
 _RELATIVE = 1e-9
 _BARE_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")

@@ -16,7 +16,7 @@ from typing import Any
 
 import promql_parser
 
-from tests.rules.mutation import Mutant, Token, around, differing, mutants, short, tokens_of
+from tests.rules.mutation import Mutant, Token, around, differing, instead, short, tokens_of, without_sides
 from tests.rules.rulefiles import Rule, seconds
 
 __all__ = ["recording_mutants"]
@@ -44,26 +44,31 @@ _UNWRAPPED = ("clamp", "floor", "label_replace", "label_join")
 
 
 def recording_mutants(rule: Rule) -> list[Mutant]:
-    """Every mutant of a recording, those of ``mutation.mutants`` first."""
-    plain = mutants(rule)
-    changed = [(one.rule.expr, one.change) for one in plain]
-    return differing(rule, (*changed, *_by_text(rule.expr), *_by_tree(rule.expr)))
+    """Every mutant of a recording."""
+    expr = " ".join(rule.expr.split())
+    return differing(rule, (*_by_text(expr), *without_sides(expr), *_by_tree(expr)))
 
 
 def _by_text(expr: str) -> Iterator[tuple[str, str]]:
     tokens = tokens_of(expr)
-    kept, unvalued = _in_label_lists(tokens), _unvalued(tokens)
+    kept, unvalued, zeros = _in_label_lists(tokens), _unvalued(tokens), _zeros(tokens)
     for at, token in enumerate(tokens):
+        if at not in unvalued or token.kind != "number":
+            for text, change in instead(tokens, at, token):
+                yield _spliced(tokens, at, at, text), change
         if at in kept:
-            yield _spliced(tokens, *_with_comma(tokens, at), ""), f"by {token.text} no more {around(tokens, at)}"
+            yield (
+                _spliced(tokens, *_with_comma(tokens, at), ""),
+                f"by {token.text} no more {around(tokens, at)}",
+            )
         elif token.inside:
             yield from _conditions(tokens, at)
         else:
-            for text in _instead(tokens, at, token) if at not in unvalued else ():
+            for text in _instead(tokens, at, token, zero=at in zeros) if at not in unvalued else ():
                 yield _spliced(tokens, at, at, text), f"{token.text} → {text} {around(tokens, at)}"
 
 
-def _instead(tokens: list[Token], at: int, token: Token) -> Iterator[str]:
+def _instead(tokens: list[Token], at: int, token: Token, *, zero: bool) -> Iterator[str]:
     before, after = _next_to(tokens, at)
     if token.kind == "word":
         if after in ("by", "without"):
@@ -71,7 +76,9 @@ def _instead(tokens: list[Token], at: int, token: Token) -> Iterator[str]:
         yield from _OVER.get(token.text, ())
     elif token.kind == "range":
         look_back = seconds(token.text[1:-1])
-        yield from (f"[{look_back / 2:.0f}s]", f"[{look_back * 2:.0f}s]")
+        yield f"[{look_back / 2:.0f}s]"
+        if not zero:
+            yield f"[{look_back * 2:.0f}s]"
     elif token.kind == "number" and _called(tokens, at) == "histogram_quantile":
         yield _QUANTILES[token.text]
     elif token.kind == "other" and token.text in _ARITHMETIC and before != "(":
@@ -120,6 +127,17 @@ def _unvalued(tokens: list[Token]) -> set[int]:
         times_zero = after == "*" and _next_to(tokens, _place_of(tokens, end, "*"))[1] == "0"
         if (times_zero or before == "unless") and not any(t.kind == "comparison" for t in tokens[at:end]):
             found |= {i for i in range(at, end) if tokens[i].kind in ("word", "other", "number")}
+    return found
+
+
+def _zeros(tokens: list[Token]) -> set[int]:
+    """Places in ``or ((…) * 0)``: the zero of one thing while another is there. A longer look-back of it
+    alone adds no answer, as the sum it is in lacks what is gone."""
+    found: set[int] = set()
+    for at, end in _closing(tokens).items():
+        texts = [t.text for t in tokens[at : end + 1] if not t.text.isspace()]
+        if _next_to(tokens, at)[0] == "or" and texts[-3:] == ["*", "0", ")"]:
+            found |= set(range(at, end))
     return found
 
 
@@ -188,16 +206,27 @@ def _fewer(pattern: str) -> Iterator[tuple[str, str]]:
 
 def _by_tree(expr: str) -> Iterator[tuple[str, str]]:
     tree = promql_parser.parse(expr)
-    places: list[tuple[int, int]] = []
+    nodes = _nodes(tree)
+    unvalued: set[int] = set()
+    for number, node in enumerate(nodes):
+        if _is_zero(node) and not any(op in node.lhs.prettify() for op in _COMPARED):
+            # Children come before their parents; the last before this node is the 0 itself.
+            unvalued |= set(range(number - 1 - len(_nodes(node.lhs)), number - 1))
+    for number, node in enumerate(nodes):
+        if not (number in unvalued and (_is_zero(node) or isinstance(node, promql_parser.Call))):
+            for choice, (_, change) in enumerate(_simpler(node)):
+                yield _simplified(tree, number, choice), change
 
-    def count(node: Any) -> Any:
-        places.extend((len(seen), choice) for choice in range(len(_simpler(node))))
-        seen.append(node)
 
-    seen: list[Any] = []
-    promql_parser.transform(tree, None, count)
-    for number, choice in places:
-        yield _simplified(tree, number, choice), _simpler(seen[number])[choice][1]
+def _nodes(tree: Any) -> list[Any]:
+    found: list[Any] = []
+    promql_parser.transform(tree, None, found.append)
+    return found
+
+
+def _is_zero(node: Any) -> bool:
+    is_product = isinstance(node, promql_parser.BinaryExpr) and str(node.op) == "*"
+    return is_product and node.rhs.prettify().strip() == "0"
 
 
 def _simplified(tree: Any, number: int, choice: int) -> str:
@@ -220,7 +249,10 @@ def _simpler(node: Any) -> list[tuple[Any, str]]:
             return [(node.lhs, f"without {op} {short(node.rhs)} of {short(node.lhs)}")]
         if op in _ARITHMETIC:
             left, right = short(node.lhs), short(node.rhs)
-            return [(node.lhs, f"without {op} {right} of {left}"), (node.rhs, f"without {left} {op} of {right}")]
+            return [
+                (node.lhs, f"without {op} {right} of {left}"),
+                (node.rhs, f"without {left} {op} of {right}"),
+            ]
     if isinstance(node, promql_parser.Call) and node.func.name in _UNWRAPPED:
         rest = ", ".join(short(one) for one in list(node.args)[1:])
         return [(list(node.args)[0], f"without {node.func.name} {rest} of {short(list(node.args)[0])}")]
