@@ -8,9 +8,10 @@ targets on which only some of the alternatives exist; and values lie on both sid
 from __future__ import annotations
 
 import itertools
+import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
 
 import numpy as np
 
@@ -22,33 +23,47 @@ from tests.engines.made_up import SECONDS, START, make, read_from, variants
 __all__ = ["fleet"]
 
 _UUID = "3f2504e0-4f89-11d3-9a0c-0305e82c330{}"
-_GONE, _OTHER = "gone", "other"
+_AGES = 24  # of a definition's names and labels, that many combinations; of more, each in turn
 _Read = tuple[str, Select]  # kind, what is read
-_Wanted = tuple[str, str, dict[str, str]]  # kind, name on the wire, labels
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """A series to be drawn: its ``kind``, its name on the ``wire``, and whether it ends halfway."""
+
+    kind: str
+    wire: str
+    labels: dict[str, str]
+    gone: bool = False
 
 
 def fleet() -> list[RawSeries]:
     """Every series; the same at each call."""
     random = np.random.default_rng(20261130)
     series: dict[tuple[tuple[str, str], ...], RawSeries] = {}
-    for kind, wire, labels in (*_twins(), *_told(), *_parted()):
-        if tuple(sorted({"__name__": wire, **labels}.items())) not in series:
-            for one in make(kind, wire, labels, random):
-                # Bounds differ between releases.
-                if labels.get("part") == "1" and one.labels.get("le") == "1.0":
-                    continue
-                series.setdefault(tuple(sorted(one.labels.items())), _ended(one))
-    for one in _levels():
+    for wanted in (*_twins(), *_told(), *_parted()):
+        if tuple(sorted({"__name__": wanted.wire, **wanted.labels}.items())) not in series:
+            for one in _drawn(wanted, random):
+                series[tuple(sorted(one.labels.items()))] = one
+    for one in (*_levels(), *_masks()):
         series.setdefault(tuple(sorted(one.labels.items())), one)
     return list(series.values())
 
 
-def _ended(one: RawSeries) -> RawSeries:
-    """``one``, halfway gone when its label says so."""
-    if _GONE not in one.labels.get("part", ""):
-        return one
-    before = one.times < START + SECONDS / 2
-    return RawSeries(one.labels, one.times[before], one.values[before])
+def _drawn(wanted: _Wanted, random: np.random.Generator) -> Iterator[RawSeries]:
+    for one in make(wanted.kind, wanted.wire, wanted.labels, random):
+        # Bounds differ between releases.
+        if wanted.labels.get("part") == "1" and one.labels.get("le") == "1.0":
+            continue
+        values = np.where(one.values > 1e18, 7.0, one.values)  # sentinels are among the levels
+        if "hits" in wanted.wire:
+            values = np.round(values * 0.3)
+        if wanted.kind == "gauge" and any(
+            word in wanted.wire for word in ("hit_rate", "event_reasons", "throttle")
+        ):
+            values = (values > np.nanmean(values) * random.uniform(0.7, 1.5)).astype(float)
+        kept = one.times < START + (SECONDS / 2 if wanted.gone else SECONDS)
+        yield RawSeries(one.labels, one.times[kept], values[kept])
 
 
 def _definitions() -> Iterator[tuple[str, Expr]]:
@@ -66,11 +81,16 @@ def _twins() -> Iterator[_Wanted]:
             name, wires = select.names[0], _wires(select)
             for variant in variants(name):
                 for age, part in itertools.product(range(len(wires)), _parts(name)):
-                    yield kind, wires[age], {**_target(name, f"twins{age}"), **part, **variant}
-                    yield kind, wires[age], {**_target(name, f"copies{age}"), **_repeated(name), **variant}
+                    yield _Wanted(kind, wires[age], {**_target(name, f"twins{age}"), **part, **variant})
+                    labels = {**_target(name, f"copies{age}"), **_repeated(name), **variant}
+                    yield _Wanted(kind, wires[age], labels)
                 for number in range(2 * len(wires)):
-                    part = {"part": str(number)}
-                    yield kind, wires[number % len(wires)], {**_target(name, "mixed"), **part, **variant}
+                    labels = {**_target(name, "mixed"), "part": str(number), **variant}
+                    yield _Wanted(kind, wires[number % len(wires)], labels)
+                for age in range(len(wires) - 1):
+                    labels = {**_target(name, f"rollout{age}"), **variant}
+                    yield _Wanted(kind, wires[age], labels, gone=True)
+                    yield _Wanted(kind, wires[age + 1], labels)
 
 
 def _told() -> Iterator[_Wanted]:
@@ -83,7 +103,7 @@ def _told() -> Iterator[_Wanted]:
                     "engine": f"http://{about}:8000",
                     "part": part,
                 }
-                yield "gauge", select.names[0], labels
+                yield _Wanted("gauge", select.names[0], labels)
 
 
 def _parted() -> Iterator[_Wanted]:
@@ -93,66 +113,95 @@ def _parted() -> Iterator[_Wanted]:
         read = _read_once(expr)
         if len(read) < 2:
             continue
-        yield from _with_some(f"{title}-whole", read, {})
+        yield from _with_some(f"{title}-whole", read)
         for number, (_, select) in enumerate(read):
-            yield from _with_some(f"{title}-gone{number}", read, {select: _GONE})
-            yield from _with_some(f"{title}-other{number}", read, {select: _OTHER})
+            yield from _with_some(f"{title}-gone{number}", read, gone=select)
+            if _met_by(select, False):
+                yield from _with_some(f"{title}-other{number}", read, other=select)
         sizes = {1, 2, len(read) - 1} & set(range(1, len(read))) if _has(expr, FirstOf | Unless) else set()
         chosen = itertools.chain.from_iterable(itertools.combinations(read, size) for size in sorted(sizes))
         for number, some in enumerate(chosen):
-            yield from _with_some(f"{title}-some{number}", some, {})
+            yield from _with_some(f"{title}-some{number}", some)
 
 
-def _with_some(title: str, some: Sequence[_Read], differing: Mapping[Select, str]) -> Iterator[_Wanted]:
-    """Targets with ``some``, each under all its names and with all labels that its conditions meet; or, where
-    ``differing`` says so, with those that they don't."""
-    wires = [_wires(select) for _, select in some]
-    met = [_met_by(select, differing.get(select, "")) for _, select in some]
-    for age in range(max(len(names) * len(those) for names, those in zip(wires, met, strict=True))):
-        for (kind, select), names, those in zip(some, wires, met, strict=True):
-            for part in "01" if those else ():
-                labels = {**_target(names[0], f"{title}-age{age}"), "part": part}
-                if differing.get(select) == _GONE:
-                    labels["part"] = f"gone{part}"
-                yield kind, names[age % len(names)], {**labels, **those[age // len(names) % len(those)]}
+def _with_some(
+    title: str, some: Sequence[_Read], *, gone: Select | None = None, other: Select | None = None
+) -> Iterator[_Wanted]:
+    """Targets with ``some``, each under all its names and with all labels that its conditions meet;
+    ``gone`` ends halfway, ``other`` has labels that its conditions do not meet."""
+    forms = [list(itertools.product(_met_by(s, s is not other), _wires(s))) for _, s in some]
+    every = math.prod(map(len, forms))
+    stride, ages = 1, every if every <= _AGES else max(map(len, forms))
+    strides = []
+    for those in forms:
+        strides.append(stride)
+        stride *= len(those) if every <= _AGES else 1
+    for age in range(ages):
+        for (kind, select), those, each in zip(some, forms, strides, strict=True):
+            variant, wire = those[age // each % len(those)]
+            for part in "01":
+                labels = {**_target(select.names[0], f"{title}-age{age}"), "part": part, **variant}
+                yield _Wanted(kind, wire, labels, gone=select is gone)
 
 
-def _met_by(select: Select, differing: str) -> list[dict[str, str]]:
-    wanted = differing != _OTHER
-    return [one for one in variants(select.names[0]) if _meets(select.where, one) == wanted]
+def _met_by(select: Select, met: bool) -> list[dict[str, str]]:
+    return [one for one in variants(select.names[0]) if _meets(select.where, one) == met]
 
 
 def _levels() -> Iterator[RawSeries]:
-    """Below, within and beyond each limit that a definition holds values to, and from one to the other."""
-    times = np.arange(START, START + SECONDS, 5.0)
-    late = times > START + SECONDS / 2
+    """Below, within and beyond each limit that a definition holds values to, and from one to the other, while
+    whatever else it needs lies within."""
     for title, expr in _definitions():
-        alone = _has(expr, FirstOf)
-        for kept in _kept(expr):
-            for _, select in read_from(kept):
-                low, high = 0.75 * kept.high, 1.5 * kept.high
-                pairs = ((-1.0, -1.0), (0.3, 0.3), (low, low), (high, high), (low, high), (high, low))
-                for number, (first, then) in enumerate(pairs):
-                    name = select.names[0]
-                    place = f"{title}-{name if alone else ''}-level{number}"
-                    labels = {"__name__": name, **_target(name, place)}
-                    yield RawSeries(labels, times, np.where(late, then, first))
+        kept = {select: one.high for one in _kept(expr) for _, select in read_from(one)}
+        for chosen, high in kept.items():
+            low, beyond = 0.75 * high, 1.5 * high
+            pairs = ((-1.0, -1.0), (0.3, 0.3), (low, low), (beyond, beyond), (low, beyond), (beyond, low))
+            for number, (first, then) in enumerate(pairs):
+                place = f"{title}-{chosen.names[0]}-level{number}"
+                yield _stepping(chosen.names[0], place, first, then)
+                for other in kept if not _has(expr, FirstOf) else ():
+                    if other != chosen:
+                        yield _stepping(other.names[0], place, 0.9 * high, 0.9 * high)
+
+
+def _masks() -> Iterator[RawSeries]:
+    """Masks of reasons, each from nothing, to nothing, and lasting."""
+    for name in ("DCGM_FI_DEV_CLOCKS_EVENT_REASONS", "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS"):
+        for mask in (0x4, 0x8, 0x10, 0x20, 0x40, 0x80, 0x100):
+            for first, then in ((0.0, mask), (mask, 0.0), (mask, mask)):
+                yield _stepping(name, f"{name}-{first:g}-{then:g}", first, then)
+    for part, mask in enumerate((0x20, 0x4C)):
+        one = _stepping(name, "masks", mask, mask)
+        yield RawSeries({**one.labels, "part": str(part)}, one.times, one.values)
+
+
+def _stepping(name: str, instance: str, first: float, then: float) -> RawSeries:
+    times = np.arange(START, START + SECONDS, 5.0)
+    values = np.where(times > START + SECONDS / 2, then, first)
+    return RawSeries({"__name__": name, **_target(name, instance)}, times, values)
 
 
 def _target(name: str, instance: str) -> dict[str, str]:
     """Labels of the target, and of the card or model where ``name`` has one."""
-    labels = {"instance": instance, "job": "fleet", "cluster": "c1"}
-    if name.startswith("node_"):
-        own = {} if "numa" in name else {"node": "machine-1"}
-        return {**labels, **own, "nodename": "machine-1.example"}
+    labels = {"instance": instance, "job": "fleet", "cluster": "c1", "namespace": "prod", "pod": "chat-0"}
+    # The collector of NUMA nodes and dcgm-exporter write names of their own.
+    if not ("numa_" in name and name.startswith("node_")) and not _is_card_of_twins(name, instance):
+        labels["node"] = "machine-1"
+    if name.startswith("node_") and not instance.startswith("process-"):
+        return {**labels, "nodename": "machine-1.example"}
     if name.startswith("DCGM"):
-        mig = {"GPU_I_ID": "3"} if "twins" in instance else {}
-        return {**labels, "gpu": "0", "UUID": "GPU-" + _UUID.format(1), "Hostname": "machine-1", **mig}
-    labels |= {"node": "machine-1", "namespace": "prod", "pod": "chat-0"}
+        names = {"Hostname": "machine-2", "hostname": "machine-3"}
+        if _is_card_of_twins(name, instance):
+            names = {"Hostname": "machine-1"}
+        return {**labels, "gpu": "0", "UUID": "GPU-" + _UUID.format(1), "GPU_I_ID": "3", **names}
     if name.startswith(("nvidia", "llmdiag_")):
         before = "" if name.startswith("nvidia") else "GPU-"
         return {**labels, "gpu": "0", "uuid": before + _UUID.format(1)}
     return {**labels, "model_name": "m"} if name.startswith(("vllm:", "sglang:")) else labels
+
+
+def _is_card_of_twins(name: str, instance: str) -> bool:
+    return name.startswith("DCGM") and instance.startswith("twins")
 
 
 def _parts(name: str) -> Iterator[dict[str, str]]:
@@ -164,8 +213,9 @@ def _parts(name: str) -> Iterator[dict[str, str]]:
         yield from ({"dp_rank": "0", "tp_rank": rank} for rank in "01")
     if name.startswith("DCGM"):  # the host name by its other label, by the target's own, and by none
         yield {"Hostname": "", "hostname": "machine-1"}
+        yield {"Hostname": "", "hostname": "machine-3", "UUID": "GPU-" + _UUID.format(3)}
         yield {"node": "machine-2"}
-        yield {"Hostname": "", "UUID": "GPU-" + _UUID.format(2)}
+        yield {"Hostname": "", "UUID": "GPU-" + _UUID.format(2), "GPU_I_ID": ""}
 
 
 def _repeated(name: str) -> dict[str, str]:

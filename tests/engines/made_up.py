@@ -91,7 +91,11 @@ _VARIANTS: dict[str, tuple[dict[str, str], ...]] = {
         {"dp_rank": "0", "tp_rank": "0", "priority": "3"},
     ),
     "sglang:realtime_tokens_total": ({"mode": "prefill_compute"}, {"mode": "decode"}),
-    "sglang:cuda_graph_passes_total": ({"mode": "decode_cuda_graph"}, {"mode": "decode_none"}),
+    "sglang:cuda_graph_passes_total": (
+        {"mode": "decode_cuda_graph"},
+        {"mode": "decode_none"},
+        {"mode": "prefill"},
+    ),
     "sglang:http_responses_total": ({"status_code": "200"}, {"status_code": "503"}),
     "node_cpu_seconds_total": tuple(
         {"cpu": cpu, "mode": mode} for cpu in "01" for mode in ("idle", "iowait", "nice", "user", "steal")
@@ -213,7 +217,8 @@ def make(kind: str, name: str, labels: dict[str, str], random: np.random.Generat
     else:
         grown = np.zeros(len(times))
         reset = int(random.integers(1, len(times)))
-        shares = _FLAT if random.random() < 0.3 else _STEEP ** random.uniform(0.7, 1.3)
+        flat = random.random() < 0.3 and labels["job"] != "fleet"
+        shares = _FLAT if flat else _STEEP ** random.uniform(0.7, 1.3)
         for bound, share in zip(_BOUNDS, shares, strict=True):
             grown = grown + random.poisson(share, len(times))
             counts = np.concatenate((np.cumsum(grown[:reset]), np.cumsum(grown[reset:])))

@@ -27,7 +27,7 @@ from tests.rules.rulefiles import CHECKOUT, Rule, recordings
 
 __all__ = ["GRID", "Generated", "generated", "same", "samples", "wanted"]
 
-GRID = Grid(START + 40.0, START + SECONDS + 350.0, 55.0, float(WINDOW_SECONDS))
+GRID = Grid(START + 40.0, START + SECONDS + 354.0, 80.0, float(WINDOW_SECONDS))
 """From when the look-back still holds the first samples of all to when it has passed the last of all."""
 
 _RELATIVE = 1e-9

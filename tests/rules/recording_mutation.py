@@ -39,6 +39,7 @@ _OVER = {
 _QUANTILES = {"0.5": "0.95", "0.95": "0.99", "0.99": "0.95"}
 _ARITHMETIC = {"+": "-", "-": "+", "*": "/", "/": "*", "%": "*"}
 _OPPOSITE = {"=": "!=", "!=": "=", "=~": "!~", "!~": "=~"}
+_VALUED = ("word", "other", "number", "comparison")
 _COMPARED = (">=", "<=", ">", "<", "==", "!=")
 _UNWRAPPED = ("clamp", "floor", "label_replace", "label_join")
 
@@ -53,7 +54,7 @@ def _by_text(expr: str) -> Iterator[tuple[str, str]]:
     tokens = tokens_of(expr)
     kept, unvalued, zeros = _in_label_lists(tokens), _unvalued(tokens), _zeros(tokens)
     for at, token in enumerate(tokens):
-        if at not in unvalued or token.kind != "number":
+        if at not in unvalued or token.kind not in ("number", "comparison"):
             for text, change in instead(tokens, at, token):
                 yield _spliced(tokens, at, at, text), change
         if at in kept:
@@ -126,18 +127,20 @@ def _unvalued(tokens: list[Token]) -> set[int]:
             found.add(next(i for i in range(at - 1, -1, -1) if tokens[i].text == before))
         times_zero = after == "*" and _next_to(tokens, _place_of(tokens, end, "*"))[1] == "0"
         if (times_zero or before == "unless") and not any(t.kind == "comparison" for t in tokens[at:end]):
-            found |= {i for i in range(at, end) if tokens[i].kind in ("word", "other", "number")}
-    return found
+            found |= {i for i in range(at, end) if tokens[i].kind in _VALUED}
+    return found | {i for i in _zeros(tokens) if tokens[i].kind in _VALUED}
 
 
 def _zeros(tokens: list[Token]) -> set[int]:
-    """Places in ``or ((…) * 0)``: the zero of one thing while another is there. A longer look-back of it
-    alone adds no answer, as the sum it is in lacks what is gone."""
+    """Places in ``or ((…) * 0)``: the zero of one thing while another is there. What lets that zero through
+    more often adds no answer, as the sum it is in lacks the thing."""
     found: set[int] = set()
-    for at, end in _closing(tokens).items():
+    ends = _closing(tokens)
+    for at, end in ends.items():
         texts = [t.text for t in tokens[at : end + 1] if not t.text.isspace()]
-        if _next_to(tokens, at)[0] == "or" and texts[-3:] == ["*", "0", ")"]:
-            found |= set(range(at, end))
+        if _next_to(tokens, at)[0] == "or" and texts[-3:] == ["*", "0", ")"] and texts[1] == "(":
+            inner = next(i for i in range(at + 1, end) if tokens[i].text == "(")
+            found |= set(range(inner, ends[inner]))
     return found
 
 
@@ -208,14 +211,17 @@ def _by_tree(expr: str) -> Iterator[tuple[str, str]]:
     tree = promql_parser.parse(expr)
     nodes = _nodes(tree)
     unvalued: set[int] = set()
+    zeros: set[int] = set()
     for number, node in enumerate(nodes):
+        # Children come before their parents; the last before a product with 0 is the 0 itself.
         if _is_zero(node) and not any(op in node.lhs.prettify() for op in _COMPARED):
-            # Children come before their parents; the last before this node is the 0 itself.
             unvalued |= set(range(number - 1 - len(_nodes(node.lhs)), number - 1))
+        if isinstance(node, promql_parser.BinaryExpr) and str(node.op) == "or" and _zero_in(node.rhs):
+            zeros |= set(range(number - len(_nodes(node.rhs)), number - 2))
     for number, node in enumerate(nodes):
-        if not (number in unvalued and (_is_zero(node) or isinstance(node, promql_parser.Call))):
-            for choice, (_, change) in enumerate(_simpler(node)):
-                yield _simplified(tree, number, choice), change
+        skipped = number in unvalued and (_is_zero(node) or isinstance(node, promql_parser.Call))
+        for choice, (_, change) in enumerate([] if skipped or number in zeros else _simpler(node)):
+            yield _simplified(tree, number, choice), change
 
 
 def _nodes(tree: Any) -> list[Any]:
@@ -227,6 +233,10 @@ def _nodes(tree: Any) -> list[Any]:
 def _is_zero(node: Any) -> bool:
     is_product = isinstance(node, promql_parser.BinaryExpr) and str(node.op) == "*"
     return is_product and node.rhs.prettify().strip() == "0"
+
+
+def _zero_in(node: Any) -> bool:
+    return _is_zero(node.expr) if isinstance(node, promql_parser.ParenExpr) else _is_zero(node)
 
 
 def _simplified(tree: Any, number: int, choice: int) -> str:
