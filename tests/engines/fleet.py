@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -55,7 +55,10 @@ def _drawn(wanted: _Wanted, random: np.random.Generator) -> Iterator[RawSeries]:
         # Bounds differ between releases.
         if wanted.labels.get("part") == "1" and one.labels.get("le") == "1.0":
             continue
-        values = np.where(one.values > 1e18, 7.0, one.values)  # sentinels are among the levels
+        # Sentinels are among the levels.
+        values = np.where(one.values > 1e18, 7.0 + 3.0 * np.arange(len(one.values)) % 50.0, one.values)
+        if wanted.kind == "counter" and (one.values > 1e18).any():
+            values = 3.0 * np.arange(len(one.values))
         if "hits" in wanted.wire:
             values = np.round(values * 0.3)
         if wanted.kind == "gauge" and any(
@@ -113,30 +116,39 @@ def _parted() -> Iterator[_Wanted]:
         read = _read_once(expr)
         if len(read) < 2:
             continue
-        yield from _with_some(f"{title}-whole", read)
+        yield from _with_some(f"{title}-whole", read, ages=_AGES)
+        if _has(expr, Unless):
+            for number, one in enumerate(read[1:]):
+                yield from _with_some(f"{title}-but{number}", (read[0], one))
+                yield from _with_some(f"{title}-gone{number}", (read[0], one), gone=one[1])
+            continue
         for number, (_, select) in enumerate(read):
             yield from _with_some(f"{title}-gone{number}", read, gone=select)
             if _met_by(select, False):
                 yield from _with_some(f"{title}-other{number}", read, other=select)
-        sizes = {1, 2, len(read) - 1} & set(range(1, len(read))) if _has(expr, FirstOf | Unless) else set()
+        sizes = {1, 2, len(read) - 1} & set(range(1, len(read))) if _has(expr, FirstOf) else set()
         chosen = itertools.chain.from_iterable(itertools.combinations(read, size) for size in sorted(sizes))
         for number, some in enumerate(chosen):
             yield from _with_some(f"{title}-some{number}", some)
 
 
 def _with_some(
-    title: str, some: Sequence[_Read], *, gone: Select | None = None, other: Select | None = None
+    title: str,
+    some: Sequence[_Read],
+    *,
+    gone: Select | None = None,
+    other: Select | None = None,
+    ages: int = 1,
 ) -> Iterator[_Wanted]:
-    """Targets with ``some``, each under all its names and with all labels that its conditions meet;
-    ``gone`` ends halfway, ``other`` has labels that its conditions do not meet."""
+    """Targets with ``some``, each under all its names and with all labels that its conditions meet, in all
+    combinations up to ``ages`` of them; ``gone`` ends halfway, ``other`` has labels that its conditions do
+    not meet."""
     forms = [list(itertools.product(_met_by(s, s is not other), _wires(s))) for _, s in some]
     every = math.prod(map(len, forms))
-    stride, ages = 1, every if every <= _AGES else max(map(len, forms))
-    strides = []
-    for those in forms:
-        strides.append(stride)
-        stride *= len(those) if every <= _AGES else 1
-    for age in range(ages):
+    apart = every <= ages
+    lengths = [len(those) if apart else 1 for those in forms]
+    strides = [math.prod(lengths[:at]) for at in range(len(forms))]
+    for age in range(every if apart else max(map(len, forms))):
         for (kind, select), those, each in zip(some, forms, strides, strict=True):
             variant, wire = those[age // each % len(those)]
             for part in "01":
@@ -159,9 +171,19 @@ def _levels() -> Iterator[RawSeries]:
             for number, (first, then) in enumerate(pairs):
                 place = f"{title}-{chosen.names[0]}-level{number}"
                 yield _stepping(chosen.names[0], place, first, then)
-                for other in kept if not _has(expr, FirstOf) else ():
-                    if other != chosen:
-                        yield _stepping(other.names[0], place, 0.9 * high, 0.9 * high)
+                if not _has(expr, FirstOf):
+                    yield from _within_limits(kept, chosen, place)
+            for number, (first, then) in enumerate(((-high, -low), (low, beyond), (beyond, low))):
+                place = f"{title}-{chosen.names[0]}-growing{number}"
+                steps = _stepping(chosen.names[0], place, first, then)
+                yield RawSeries(steps.labels, steps.times, steps.values + (steps.times - START) * 1e-3 * high)
+                yield from _within_limits(kept, chosen, place)
+
+
+def _within_limits(kept: Mapping[Select, float], but: Select, place: str) -> Iterator[RawSeries]:
+    for select, high in kept.items():
+        if select != but:
+            yield _stepping(select.names[0], place, 0.9 * high, 0.9 * high)
 
 
 def _masks() -> Iterator[RawSeries]:
@@ -170,9 +192,12 @@ def _masks() -> Iterator[RawSeries]:
         for mask in (0x4, 0x8, 0x10, 0x20, 0x40, 0x80, 0x100):
             for first, then in ((0.0, mask), (mask, 0.0), (mask, mask)):
                 yield _stepping(name, f"{name}-{first:g}-{then:g}", first, then)
-    for part, mask in enumerate((0x20, 0x4C)):
+    for part, mask in enumerate((0x20, 0xCC)):
         one = _stepping(name, "masks", mask, mask)
         yield RawSeries({**one.labels, "part": str(part)}, one.times, one.values)
+    for label in ("Hostname", "hostname"):  # one card under two spellings of its host
+        one = _stepping(name, "masks-hosts", 0xCC, 0xCC)
+        yield RawSeries({**one.labels, label: ""}, one.times, one.values)
 
 
 def _stepping(name: str, instance: str, first: float, then: float) -> RawSeries:

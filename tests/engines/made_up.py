@@ -210,8 +210,8 @@ def make(kind: str, name: str, labels: dict[str, str], random: np.random.Generat
     if kind == "gauge":
         yield RawSeries({"__name__": name, **labels}, times, _gauge(name, len(times), random))
     elif kind == "counter":
-        # Nanoseconds in a second.
-        each = 1e9 if "VIOLATION" in name else 1.0
+        # Shares of time on both sides of the whole, some in nanoseconds.
+        each = 2.5e9 if "VIOLATION" in name else 2.5 if "pressure" in name else 1.0
         counts = _counter(random.poisson(3.0, len(times)) * each, random)
         yield RawSeries({"__name__": name, **labels}, times, counts)
     else:

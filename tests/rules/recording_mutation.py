@@ -54,7 +54,7 @@ def _by_text(expr: str) -> Iterator[tuple[str, str]]:
     tokens = tokens_of(expr)
     kept, unvalued, zeros = _in_label_lists(tokens), _unvalued(tokens), _zeros(tokens)
     for at, token in enumerate(tokens):
-        if at not in unvalued or token.kind not in ("number", "comparison"):
+        if at not in unvalued or not _is_value(token):
             for text, change in instead(tokens, at, token):
                 yield _spliced(tokens, at, at, text), change
         if at in kept:
@@ -63,10 +63,14 @@ def _by_text(expr: str) -> Iterator[tuple[str, str]]:
                 f"by {token.text} no more {around(tokens, at)}",
             )
         elif token.inside:
-            yield from _conditions(tokens, at)
+            yield from _conditions(tokens, at, dropped=at not in zeros)
         else:
             for text in _instead(tokens, at, token, zero=at in zeros) if at not in unvalued else ():
                 yield _spliced(tokens, at, at, text), f"{token.text} → {text} {around(tokens, at)}"
+
+
+def _is_value(token: Token) -> bool:
+    return token.kind in ("number", "comparison") or token.text in _OVER
 
 
 def _instead(tokens: list[Token], at: int, token: Token, *, zero: bool) -> Iterator[str]:
@@ -175,7 +179,7 @@ def _spliced(tokens: list[Token], first: int, last: int, text: str) -> str:
     return "".join([*(t.text for t in tokens[:first]), text, *(t.text for t in tokens[last + 1 :])])
 
 
-def _conditions(tokens: list[Token], at: int) -> Iterator[tuple[str, str]]:
+def _conditions(tokens: list[Token], at: int, *, dropped: bool) -> Iterator[tuple[str, str]]:
     """A condition turned round, left out, of an empty value, and without each of its alternatives."""
     token = tokens[at]
     if token.text in _OPPOSITE and token.kind != "string":
@@ -186,12 +190,13 @@ def _conditions(tokens: list[Token], at: int) -> Iterator[tuple[str, str]]:
     first = next(i for i in range(at, -1, -1) if tokens[i].kind == "word")
     start, end = min(first, _with_comma(tokens, first)[0]), _with_comma(tokens, at)[1]
     gone = "".join(t.text for t in tokens[first : at + 1])
-    yield _spliced(tokens, start if end == at else first, end, ""), f"without {gone} {around(tokens, at)}"
+    if dropped:
+        yield _spliced(tokens, start if end == at else first, end, ""), f"without {gone} {around(tokens, at)}"
     if token.text == '""':
         yield _spliced(tokens, at, at, '"x"'), f'"" → "x" {around(tokens, at)}'
     if "~" in "".join(t.text for t in tokens[at - 1 : at]):
-        for text, dropped in _fewer(token.text[1:-1]):
-            yield _spliced(tokens, at, at, f'"{text}"'), f"without {dropped} of {token.text}"
+        for text, less in _fewer(token.text[1:-1]):
+            yield _spliced(tokens, at, at, f'"{text}"'), f"without {less} of {token.text}"
 
 
 def _fewer(pattern: str) -> Iterator[tuple[str, str]]:
@@ -264,6 +269,7 @@ def _simpler(node: Any) -> list[tuple[Any, str]]:
                 (node.rhs, f"without {left} {op} of {right}"),
             ]
     if isinstance(node, promql_parser.Call) and node.func.name in _UNWRAPPED:
-        rest = ", ".join(short(one) for one in list(node.args)[1:])
-        return [(list(node.args)[0], f"without {node.func.name} {rest} of {short(list(node.args)[0])}")]
+        first, *rest = node.args
+        arguments = ", ".join(short(one) for one in rest)
+        return [(first, f"without {node.func.name} {arguments} of {short(first)}")]
     return []
