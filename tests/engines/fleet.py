@@ -24,6 +24,7 @@ __all__ = ["fleet"]
 
 _UUID = "3f2504e0-4f89-11d3-9a0c-0305e82c330{}"
 _AGES = 24  # of a definition's names and labels, that many combinations; of more, each in turn
+_MASKS = ("DCGM_FI_DEV_CLOCKS_EVENT_REASONS", "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS")
 _Read = tuple[str, Select]  # kind, what is read
 
 
@@ -83,11 +84,11 @@ def _twins() -> Iterator[_Wanted]:
         for kind, select in read_from(expr):
             name, wires = select.names[0], _wires(select)
             for variant in variants(name):
-                for age, part in itertools.product(range(len(wires)), _parts(name)):
+                for age, part in itertools.product(range(len(wires)), _parts(name, kind)):
                     yield _Wanted(kind, wires[age], {**_target(name, f"twins{age}"), **part, **variant})
                     labels = {**_target(name, f"copies{age}"), **_repeated(name), **variant}
                     yield _Wanted(kind, wires[age], labels)
-                for number in range(2 * len(wires)):
+                for number in range(len(wires) * (1 if kind == "buckets" else 2)):
                     labels = {**_target(name, "mixed"), "part": str(number), **variant}
                     yield _Wanted(kind, wires[number % len(wires)], labels)
                 for age in range(len(wires) - 1):
@@ -138,7 +139,7 @@ def _with_some(
     *,
     gone: Select | None = None,
     other: Select | None = None,
-    ages: int = 1,
+    ages: int = 16,
 ) -> Iterator[_Wanted]:
     """Targets with ``some``, each under all its names and with all labels that its conditions meet, in all
     combinations up to ``ages`` of them; ``gone`` ends halfway, ``other`` has labels that its conditions do
@@ -188,13 +189,18 @@ def _within_limits(kept: Mapping[Select, float], but: Select, place: str) -> Ite
 
 def _masks() -> Iterator[RawSeries]:
     """Masks of reasons, each from nothing, to nothing, and lasting."""
-    for name in ("DCGM_FI_DEV_CLOCKS_EVENT_REASONS", "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS"):
+    for name in _MASKS:
         for mask in (0x4, 0x8, 0x10, 0x20, 0x40, 0x80, 0x100):
             for first, then in ((0.0, mask), (mask, 0.0), (mask, mask)):
                 yield _stepping(name, f"{name}-{first:g}-{then:g}", first, then)
-    for part, mask in enumerate((0x20, 0xCC)):
-        one = _stepping(name, "masks", mask, mask)
-        yield RawSeries({**one.labels, "part": str(part)}, one.times, one.values)
+    # Of two on one card: the larger's bit alone, the smaller's alone, a bit that adding both would lose.
+    for both in ((0x20, 0x80), *((low, bit) for bit in (0x4, 0x8, 0x20, 0x40, 0x80) for low in (0x2, bit))):
+        for part, mask in enumerate(both):
+            one = _stepping(name, f"masks-{both}", mask, mask)
+            yield RawSeries({**one.labels, "part": str(part)}, one.times, one.values)
+    for old, new in ((0xEC, 0x0), (0x0, 0xEC)):  # the field is renamed
+        yield _stepping(_MASKS[0], f"masks-old{old}", new, np.nan)
+        yield _stepping(_MASKS[1], f"masks-old{old}", old, old)
     for label in ("Hostname", "hostname"):  # one card under two spellings of its host
         one = _stepping(name, "masks-hosts", 0xCC, 0xCC)
         yield RawSeries({**one.labels, label: ""}, one.times, one.values)
@@ -229,9 +235,11 @@ def _is_card_of_twins(name: str, instance: str) -> bool:
     return name.startswith("DCGM") and instance.startswith("twins")
 
 
-def _parts(name: str) -> Iterator[dict[str, str]]:
+def _parts(name: str, kind: str) -> Iterator[dict[str, str]]:
     """Labels that no recording keeps, or that it must not count."""
     yield from ({"part": "0"}, {"part": "1"})
+    if kind == "buckets":  # of three, the order of adding decides where two buckets are as full as each other
+        return
     if _repeated(name):
         yield {"part": "0", **_repeated(name)}
     if name.startswith("sglang:"):

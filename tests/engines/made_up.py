@@ -73,8 +73,8 @@ _PROCESSES = (
 _VARIANTS: dict[str, tuple[dict[str, str], ...]] = {
     "http_requests_total": tuple(
         {"handler": handler, "status": status}
-        for handler in ("/v1/chat/completions", "/v1/completions", "/v1/responses", "/generate", "/metrics")
         for status in ("2xx", "5xx")
+        for handler in ("/v1/chat/completions", "/v1/completions", "/v1/responses", "/generate", "/metrics")
     ),
     "vllm:request_success_total": (
         {"finished_reason": "stop"},
