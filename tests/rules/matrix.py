@@ -193,9 +193,9 @@ def _survivors() -> Iterator[str]:
     yield ""
     yield "| rule | change | why it may |"
     yield "|---|---|---|"
-    for alert, changes in explained().items():
+    for rule, changes in explained().items():
         for change, why in changes.items():
-            yield f"| `{alert}` | {_cell(change)} | {_cell(why)} |"
+            yield f"| `{rule}` | {_literal(change)} | {_cell(why)} |"
 
 
 def _wait(rule: Rule) -> str:
@@ -205,6 +205,10 @@ def _wait(rule: Rule) -> str:
 
 def _minutes(seconds: float) -> str:
     return f"{seconds / 3600:g} h" if seconds >= 3600 else f"{seconds / 60:g} min"
+
+
+def _literal(text: str) -> str:
+    return _cell(text).replace("*", "\\*")
 
 
 def _cell(text: str) -> str:

@@ -5,7 +5,7 @@ look-back over time, another quantile, arithmetic turned round or without a side
 relabelling, a condition turned, left out or without one of its alternatives.
 
 What is multiplied by 0 or stands behind ``unless`` says only where there is a value. Which one it is, is
-not broken there: nobody could tell.
+not broken there, nor what lets a zero stand in for one thing more often: nobody could tell.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def _instead(tokens: list[Token], at: int, token: Token, *, zero: bool) -> Itera
         if not zero:
             yield f"[{look_back * 2:.0f}s]"
     elif token.kind == "number" and _called(tokens, at) == "histogram_quantile":
-        yield _QUANTILES[token.text]
+        yield _QUANTILES.get(token.text, "0.5")
     elif token.kind == "other" and token.text in _ARITHMETIC and before != "(":
         yield _ARITHMETIC[token.text]
     elif token.kind == "string":  # an argument of a relabelling
