@@ -156,7 +156,7 @@ def same(one: Answer, other: Answer) -> bool:
     """Whether two answers have the same labels and, within 1e-9 of each other, the same values.
 
     Not a number counts as no value, as it does in bundles."""
-    nothing = np.full(len(GRID.times), np.nan)
+    nothing = np.array(np.nan)
     return all(
         np.allclose(one.get(key, nothing), other.get(key, nothing), rtol=_RELATIVE, atol=0.0, equal_nan=True)
         for key in one.keys() | other.keys()

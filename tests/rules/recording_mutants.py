@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
+from diag.signals.frame import Grid
 from tests.engines.store import Answer, Refused, Store, holding
 from tests.rules.mutation import Mutant, Outcome
 from tests.rules.recording_answers import GRID, Generated, same, samples, wanted
@@ -21,11 +22,16 @@ from tests.rules.recording_mutation import recording_mutants
 
 __all__ = ["hunt_recordings", "noticed"]
 
+# Two of the grid's times, which are cheap to ask for and notice nearly all.
+_FEW = slice(3, 6, 2)
+_FEW_GRID = Grid(float(GRID.times[3]), float(GRID.times[5]), 2 * GRID.step, GRID.window)
+
 
 def noticed(store: Store, expr: str, answer: Answer) -> bool:
     """Whether ``expr`` gives something else than ``answer`` or cannot be answered at all."""
+    few = {key: values[_FEW] for key, values in answer.items()}
     try:
-        return not same(store.ask(expr, GRID), answer)
+        return not (same(store.ask(expr, _FEW_GRID), few) and same(store.ask(expr, GRID), answer))
     except Refused:
         return True
 
