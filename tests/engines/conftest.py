@@ -13,7 +13,6 @@ import pytest
 import requests
 
 from diag.signals.frame import Grid, RawSeries
-from tests.engines.fleet import fleet
 from tests.engines.made_up import START, made_up, recorded
 from tests.engines.store import Store, holding
 from tests.rules.servers import binary, free_port
@@ -73,8 +72,8 @@ def victoria(tmp_path_factory: pytest.TempPathFactory, samples: list[RawSeries])
 
 @pytest.fixture(scope="session")
 def samples(incidents: Path) -> list[RawSeries]:
-    """The reference recording, and made-up series for every name in every engine file, bare and labelled."""
-    return [*recorded(incidents / "context_growth_reference"), *made_up(), *fleet()]
+    """The reference recording, and made-up series for every name in every engine file."""
+    return [*recorded(incidents / "context_growth_reference"), *made_up()]
 
 
 @pytest.fixture(scope="session")

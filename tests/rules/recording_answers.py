@@ -51,8 +51,8 @@ class Generated:
 
 
 def samples() -> list[RawSeries]:
-    """What the differential test holds too: a real recording, made-up series of bare targets and of a
-    labelled fleet."""
+    """What the differential test holds, a real recording and made-up series of bare targets, and those of a
+    labelled fleet besides."""
     bundle = CHECKOUT / "tests" / "incidents" / "context_growth_reference"
     return [*recording_in(bundle), *made_up(), *fleet()]
 

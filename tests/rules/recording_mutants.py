@@ -1,7 +1,7 @@
 """Break the recordings from diag/engines and see whether made-up samples notice.
 
-Each mutant is asked of a real Prometheus that holds the samples of the differential test. It is killed
-when its answer is not what ``recording_answers`` worked out without the recording's text.
+Each mutant is asked of a real Prometheus that holds the samples of the differential test and of a fleet. It
+is killed when its answer is not what ``recording_answers`` worked out without the recording's text.
 """
 
 from __future__ import annotations
