@@ -66,7 +66,7 @@ _COMPUTED = FirstOf(
 # A mode has no series before its first pass: whoever has passed only in graphs has had no eager step.
 _GRAPHED = _rate("sglang:cuda_graph_passes_total", mode="decode_cuda_graph")
 _UNGRAPHED = _rate("sglang:cuda_graph_passes_total", mode="decode_none")
-_EAGER = share(ratio(added(_UNGRAPHED, Scale(_GRAPHED, 0.0)), added(_UNGRAPHED, _GRAPHED)))
+_EAGER = share(ratio(FirstOf((_UNGRAPHED, Scale(_GRAPHED, 0.0))), added(_UNGRAPHED, _GRAPHED)))
 _STAGE = select("sglang:per_stage_req_latency_seconds", stage="~prefill_forward|chunked_prefill")
 
 

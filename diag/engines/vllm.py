@@ -12,6 +12,7 @@ from diag.engines.combine import ENGINE_BY, added, at, mean, quantile, rate, sam
 from diag.engines.registry import Absent, Definition, Engine
 from diag.signals.algebra import (
     Aggregate,
+    Binary,
     Clamp,
     Expr,
     FirstOf,
@@ -81,6 +82,13 @@ _ACCEPTANCE = FirstOf(
         ratio(rate(_ACCEPTED, ENGINE_BY), rate(_DRAFTED, ENGINE_BY)),
         at(Gauge(select("vllm:spec_decode_draft_acceptance_rate")), ENGINE_BY),
     )
+)
+
+# The token of the target model itself, and what was accepted before it.
+_LENGTHS = Binary(
+    "+",
+    rate(_DRAFTS, ENGINE_BY),
+    FirstOf((rate(_ACCEPTED, ENGINE_BY), Scale(rate(_DRAFTS, ENGINE_BY), 0.0))),
 )
 
 _TRANSFERS = select("vllm:nixl_xfer_time_seconds", "vllm:mooncake_xfer_time_seconds")
@@ -198,7 +206,7 @@ def _state() -> dict[str, Definition | Absent]:
         "prefix_cache_hit_ratio": Definition(_HIT_RATIO, "0.5.5"),
         "spec_decode_acceptance_ratio": Definition(_ACCEPTANCE, "0.5.5", verified=False),
         "spec_decode_accepted_length_tokens": Definition(
-            ratio(added(rate(_DRAFTS, ENGINE_BY), rate(_ACCEPTED, ENGINE_BY)), rate(_DRAFTS, ENGINE_BY)),
+            ratio(_LENGTHS, rate(_DRAFTS, ENGINE_BY)),
             "0.8.5",
             verified=False,
         ),

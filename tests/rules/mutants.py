@@ -1,7 +1,8 @@
-"""``python -m tests.rules.mutants [ALERT…]``: break every rule, run its tests, print killed and survived.
+"""``python -m tests.rules.mutants [RULE…]``: break every rule, run its tests, print killed and survived.
 
-Slow, so it is no part of ``make test``. Exit 1 when fewer than 95 % are killed, or one survives that
-``survivors.toml`` does not explain.
+Slow, so it is no part of ``make test``. Exit 1 when fewer than 95 % of the alerts' mutants or of the
+recordings' are killed, or one survives that ``survivors.toml`` does not explain. ``recordings`` chooses
+all that are generated from diag/engines, ``alerts`` all others.
 """
 
 from __future__ import annotations
@@ -11,35 +12,23 @@ import tempfile
 import tomllib
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 
-from tests.rules.mutation import Mutant, mutants
+from tests.rules.mutation import Outcome, mutants, title_of
+from tests.rules.recording_answers import generated
+from tests.rules.recording_mutants import hunt_recordings
 from tests.rules.rulefiles import CHECKOUT, Rule, alerts, recordings
 from tests.rules.trimmed import checks_of, read_by, run_trimmed
 
-__all__ = ["Outcome", "explained", "hunt", "hunted", "main"]
+__all__ = ["explained", "hunt", "hunted", "main"]
 
 _FLOOR = 0.95
 _WINDOWS = (":ratio_rate5m", ":ratio_rate1h", ":rate1h")
 _HERE = Path(__file__).parent
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """Whether a mutant's tests noticed it."""
-
-    mutant: Mutant
-    killed: bool
-
-    @property
-    def alert(self) -> str:
-        """The alert it is about: its own name, or the recording's."""
-        return self.mutant.rule.alert or self.mutant.rule.record
-
-
 def explained() -> dict[str, dict[str, str]]:
-    """Reason by alert and change of every mutant that may survive."""
+    """Reason by rule (see ``mutation.title_of``) and change of every mutant that may survive."""
     found: dict[str, dict[str, str]] = tomllib.loads((_HERE / "survivors.toml").read_text(encoding="utf-8"))
     return found
 
@@ -75,36 +64,46 @@ def hunt(rule: Rule, *, jobs: int = 2) -> list[Outcome]:
 
 
 def hunted() -> list[Rule]:
-    """Every alert, and the burn rates beside them over the windows of the fast burn: the other windows are
-    the same text. Recordings from diag/engines are held against a second evaluation of the same line
-    elsewhere."""
+    """What promtool's tests are run on: every alert, and the burn rates beside them over the windows of the
+    fast burn, as the other windows are the same text. The recordings from diag/engines are broken in
+    ``recording_mutants`` and asked of a real Prometheus."""
     return [*alerts(), *(one for one in recordings() if one.record.endswith(_WINDOWS))]
 
 
-def _report(outcomes: Sequence[Outcome]) -> int:
+def _report(kind: str, outcomes: Sequence[Outcome]) -> bool:
+    """Print what survived and how many did; whether they are few enough and all explained."""
     reasons = explained()
     killed = sum(one.killed for one in outcomes)
     unexplained = 0
     for one in outcomes:
         if not one.killed:
-            reason = reasons.get(one.alert, {}).get(one.mutant.change)
+            reason = reasons.get(one.title, {}).get(one.mutant.change)
             unexplained += reason is None
-            print(f"survived: {one.alert}: {one.mutant.change}" + (f"  ({reason})" if reason else ""))
+            print(f"survived: {one.title}: {one.mutant.change}" + (f"  ({reason})" if reason else ""))
     ratio = killed / len(outcomes)
-    print(f"{len(outcomes)} mutants, {killed} killed ({ratio:.1%}), {len(outcomes) - killed} survived")
+    print(
+        f"{kind}: {len(outcomes)} mutants, {killed} killed ({ratio:.1%}), {len(outcomes) - killed} survived"
+    )
     print(f"{unexplained} of the survivors without a reason in tests/rules/survivors.toml")
-    return int(ratio < _FLOOR or unexplained > 0)
+    return ratio >= _FLOOR and not unexplained
 
 
 def main(arguments: Sequence[str]) -> int:
     """Entry point; returns the exit code."""
-    chosen = [rule for rule in hunted() if not arguments or (rule.alert or rule.record) in arguments]
-    assert chosen, f"no such rule below {CHECKOUT / 'rules'}"
+    wanted = frozenset(arguments)
+    chosen = [rule for rule in hunted() if not wanted or wanted & {"alerts", title_of(rule)}]
+    made = [one for one in generated() if not wanted or wanted & {"recordings", one.title, one.rule.record}]
+    assert chosen or made, f"no such rule below {CHECKOUT / 'rules'}"
+    good = True
+    if made:
+        good &= _report("recordings", hunt_recordings(made))
     outcomes: list[Outcome] = []
     for rule in chosen:
         outcomes += hunt(rule)
-        print(f"{rule.alert or rule.record}: {len(outcomes)} mutants so far", file=sys.stderr)
-    return _report(outcomes)
+        print(f"{title_of(rule)}: {len(outcomes)} mutants so far", file=sys.stderr)
+    if outcomes:
+        good &= _report("alerts", outcomes)
+    return int(not good)
 
 
 if __name__ == "__main__":

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import promql_parser
 import pytest
 
-from tests.rules.mutation import mutants
+from tests.rules.mutation import mutants, title_of
+from tests.rules.recording_mutation import recording_mutants
 from tests.rules.rulefiles import Rule
 
 
@@ -30,6 +32,53 @@ def _rule(expr: str, *, hold: float = 0.0, keep: float = 0.0) -> Rule:
 def test_every_way_is_tried(expr: str, wanted: set[str]) -> None:
     found = {one.rule.expr.replace('"', "'") for one in mutants(_rule(expr))}
     assert wanted <= found, f"only {sorted(found)}"
+
+
+@pytest.mark.parametrize(
+    ("expr", "wanted"),
+    [
+        ("sum by (i, j) (rate(x[5m]))", {"max by (i, j) (rate(x[5m]))", "avg by (i, j) (rate(x[5m]))"}),
+        ("sum by (i, j) (rate(x[5m]))", {"sum by (j) (rate(x[5m]))", "sum by (i) (rate(x[5m]))"}),
+        ("rate(x[5m])", {"increase(x[5m])", "irate(x[5m])", "rate(x[150s])", "rate(x[600s])"}),
+        ("histogram_quantile(0.95, x{})", {"histogram_quantile(0.99, x{})"}),
+        ("(a{} >= 0) <= 9", {"(a{}) <= 9", "(a{} >= 0)"}),
+        ("clamp(a{}, 0, 1)", {"a{}"}),
+        ("a{} + b{}", {"a{} - b{}", "a{}", "b{}"}),
+        ("a{x=~'y|(z|w)'}", {"a{x=~'(z|w)'}", "a{x=~'y|(z)'}", "a{x!~'y|(z|w)'}", "a{}"}),
+        ("a{x=''}", {"a{x='x'}", "a{x!=''}", "a{}"}),
+        (
+            "label_replace(a{}, 'u', '$1', 'U', '(.+)')",
+            {"a{}", "label_replace(a{}, 'ux', '$1', 'U', '(.+)')"},
+        ),
+    ],
+)
+def test_every_way_to_break_a_recording_is_tried(expr: str, wanted: set[str]) -> None:
+    found = {_plain(one.rule.expr) for one in recording_mutants(_rule(expr.replace("'", '"')))}
+    assert {_plain(one) for one in wanted} <= found, f"only {sorted(found)}"
+
+
+def _plain(expr: str) -> str:
+    return " ".join(promql_parser.parse(expr).prettify().replace('"', "'").split())
+
+
+@pytest.mark.parametrize(
+    ("expr", "idle"),
+    [
+        ("a{} + ((max by (i) (b{})) * 0)", "a{} + ((min by (i) (b{})) * 0)"),
+        ("a{} + ((max by (i) (b{})) * 0)", "a{} - ((max by (i) (b{})) * 0)"),
+        ("a{} unless (max by (i) (b{}))", "a{} unless (min by (i) (b{}))"),
+    ],
+)
+def test_a_value_that_nobody_reads_is_not_broken(expr: str, idle: str) -> None:
+    found = {_plain(one.rule.expr) for one in recording_mutants(_rule(expr))}
+    assert found
+    assert _plain(idle) not in found
+
+
+def test_a_recording_is_named_with_its_producer() -> None:
+    rule = Rule(Path("x.yml"), "g", "a", "", "llm:x", 0.0, 0.0, {"producer": "vllm"}, {})
+    assert title_of(rule) == 'llm:x{producer="vllm"}'
+    assert title_of(_rule("a")) == "LLMThing"
 
 
 def test_waits_are_shortened_and_stretched() -> None:
