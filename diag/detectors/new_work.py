@@ -99,10 +99,26 @@ def costly_of(work: Workload) -> Costly | None:
         return None
     limit = 1.25 * float(np.quantile(usual, 0.75))
     flags: Flags = np.nan_to_num(tokens) > max(float(np.quantile(usual, 0.9)), _GIANT * limit)
+    flags &= ~_lost(requests, work.baseline, tokens)
     if requests.sessions and work.growth is not None:
         flags &= ~work.growth.grown
     before, during = (_beyond(tokens, flags, window, limit) for window in (work.baseline, work.incident))
     return Costly(flags, before, during, limit)
+
+
+def _lost(requests: Requests, base: Flags, tokens: Floats) -> Flags:
+    """Prompts as long as their tenant's usually are, of which a cache lost most: the few tokens that would
+    always have been computed make no giant of them."""
+    computed = requests.prompt - requests.cached
+    usual = np.full(len(requests), np.nan)
+    for code in np.unique(requests.tenant):
+        here = requests.tenant == code
+        lengths = requests.prompt[here & base & np.isfinite(requests.prompt)]
+        if len(lengths) >= _FEWEST:
+            usual[here] = float(np.quantile(lengths, 0.9))
+    with np.errstate(invalid="ignore"):
+        lost: Flags = (tokens < 0.5 * computed) & (requests.prompt <= _GIANT * usual)
+    return lost
 
 
 def _beyond(tokens: Floats, flags: Flags, window: Flags, limit: float) -> float:

@@ -100,6 +100,18 @@ def test_a_broken_cache_makes_no_giants() -> None:
     assert not costly.flags.any()
 
 
+def test_a_cache_that_broke_a_little_earlier_than_it_was_felt_makes_none_either() -> None:
+    """The last quiet requests missed already: what is usually missed looks larger, and lengths are as ever."""
+    early = np.flatnonzero(~LATE)[-12:]
+    cached = np.where(LATE, 0.0, 970.0)
+    cached[early] = 0.0
+    found = view(cached_tokens=cached)
+    assert found.workload is not None
+    costly = costly_of(found.workload)
+    assert costly is not None
+    assert not costly.flags.any()
+
+
 def paid(gap: float, behind: float, own: float) -> View:
     """Every fourth request is long and takes ``own`` seconds to its first token, the others' ``behind``."""
     giant = LATE & (np.arange(len(EVERY)) % 4 == 0)
