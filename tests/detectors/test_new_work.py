@@ -101,7 +101,7 @@ def test_a_broken_cache_makes_no_giants() -> None:
 
 
 def test_a_cache_that_broke_a_little_earlier_than_it_was_felt_makes_none_either() -> None:
-    """The last quiet requests missed already: what is usually missed looks larger, and lengths are as ever."""
+    """The last quiet requests missed already: what is usually missed looks larger; lengths are as ever."""
     early = np.flatnonzero(~LATE)[-12:]
     cached = np.where(LATE, 0.0, 970.0)
     cached[early] = 0.0
