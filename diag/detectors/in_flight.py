@@ -126,7 +126,8 @@ def _smoothed(view: View, times: Floats) -> Floats:
 
 
 def _inside(view: View, times: Floats, *, before: bool) -> Flags:
-    span = view.spans.baseline if before else view.spans.settled
+    assert view.workload is not None
+    span = view.workload.quiet if before else view.spans.settled
     flags: Flags = (times >= span.start) & (times <= span.end)
     return flags
 

@@ -6,6 +6,7 @@ cache lost costs what it always would have: neither is new work. What a tenant u
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +19,7 @@ from diag.records.cohorts import Flags, Requests
 __all__ = ["Costly", "Extra", "Payers", "costly_of", "extra_of", "new_work", "payers_of"]
 
 _FEWEST = 8
+_A_PART = 0.25  # of a fair share of the requests, for a tenant to count as one that was there
 _GIANT = 1.5  # times what three quarters of the usual requests need less than, with slack
 _LEAST_RATE = 30.0  # tokens per second below which nothing is said of where they come from
 _LEAST_GAP_SECONDS = 0.01
@@ -78,16 +80,28 @@ def new_work(requests: Requests, base: Flags) -> Floats:
 
 def _usual_misses(requests: Requests, base: Flags) -> Floats:
     """Share (0 … 1) of prompt tokens that each request's tenant missed in the baseline; 1 for tenants that
-    were hardly there."""
+    were not there."""
     known = base & np.isfinite(requests.cached) & np.isfinite(requests.prompt)
     shares = np.ones(len(requests))
-    for code in np.unique(requests.tenant):
-        here = requests.tenant == code
-        seen = known & here
+    for here, seen in _tenants(requests, known):
         total = float(requests.prompt[seen].sum())
-        if seen.sum() >= _FEWEST and total > 0:
+        if total > 0:
             shares[here] = float((requests.prompt[seen] - requests.cached[seen]).sum()) / total
     return shares
+
+
+def _tenants(requests: Requests, known: Flags) -> Iterator[tuple[Flags, Flags]]:
+    """Each tenant's requests, and those ``known`` of which it is judged: its own; everybody's where records
+    are too few for it to show; nothing for one that was hardly there among many."""
+    codes = np.unique(requests.tenant)
+    fair = known.sum() / len(codes)
+    for code in codes:
+        here = requests.tenant == code
+        own = known & here
+        if own.sum() >= _FEWEST:
+            yield here, own
+        elif own.sum() > _A_PART * fair and known.sum() >= _FEWEST:
+            yield here, known
 
 
 def costly_of(work: Workload) -> Costly | None:
@@ -111,11 +125,8 @@ def _lost(requests: Requests, base: Flags, tokens: Floats) -> Flags:
     always have been computed make no giant of them."""
     computed = requests.prompt - requests.cached
     usual = np.full(len(requests), np.nan)
-    for code in np.unique(requests.tenant):
-        here = requests.tenant == code
-        lengths = requests.prompt[here & base & np.isfinite(requests.prompt)]
-        if len(lengths) >= _FEWEST:
-            usual[here] = float(np.quantile(lengths, 0.9))
+    for here, seen in _tenants(requests, base & np.isfinite(requests.prompt)):
+        usual[here] = float(np.quantile(requests.prompt[seen], 0.9))
     with np.errstate(invalid="ignore"):
         lost: Flags = (tokens < 0.5 * computed) & (requests.prompt <= _GIANT * usual)
     return lost
@@ -142,7 +153,7 @@ def _extra_from_records(view: View) -> Extra | None:
         return None
     computed = np.where(known, requests.prompt - requests.cached, 0.0)
     expected = np.where(known, requests.prompt * _usual_misses(requests, work.baseline), 0.0)
-    before = float(computed[work.baseline].sum()) / view.spans.baseline.seconds
+    before = float(computed[work.baseline].sum()) / work.quiet.seconds
     during = float(computed[work.incident].sum()) / view.spans.settled.seconds
     lost = 0.0
     for code in np.unique(requests.tenant[work.incident]):

@@ -21,6 +21,8 @@ __all__ = ["Growth", "Workload", "columns_of", "growth_of", "request_courses", "
 
 _GIANT = 3.5  # times the usual length, which three quarters of prompts do not reach
 _FEWEST = 12  # requests on either side of a comparison
+_PAUSES = 3.0  # times the longest pause between requests, and
+_DUE = 0.05  # of the baseline: a first request later than both is where the records begin
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,11 +45,13 @@ class Growth:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Workload:
-    """Findings from records by signal name; flags of the two windows; growth where sessions are known."""
+    """Findings from records by signal name; flags of the two windows; growth where sessions are known.
+    ``quiet``: the baseline from where records begin; what was before is unknown, not zero."""
 
     requests: Requests
     baseline: Flags
     incident: Flags
+    quiet: Window
     findings: Mapping[str, Finding] = field(default_factory=dict)
     growth: Growth | None = None
 
@@ -127,6 +131,7 @@ def workload_of(requests: Requests, baseline: Window, incident: Window) -> Workl
     if base.sum() < _FEWEST or inc.sum() < _FEWEST:
         return None
     growth = growth_of(requests, base, inc)
+    baseline = _recorded(requests.ts[base], baseline)
     found = dict(_rates(requests, baseline, incident))
     edges = bins(requests, Window(baseline.start, incident.end), 1.0)
     for name, values in columns_of(requests).items():
@@ -141,7 +146,16 @@ def workload_of(requests: Requests, baseline: Window, incident: Window) -> Workl
     tenant = _tenant_share(requests, base, inc)
     if tenant is not None:
         found["top_tenant_ratio"] = tenant
-    return Workload(requests, base, inc, found, growth)
+    return Workload(requests, base, inc, baseline, found, growth)
+
+
+def _recorded(ts: Floats, window: Window) -> Window:
+    """``window`` from its first request on, where that is later than any pause among them would explain."""
+    late = float(ts[0]) - window.start
+    longest = float(np.diff(ts).max())
+    if late <= max(_PAUSES * longest, _DUE * window.seconds):
+        return window
+    return Window(float(ts[0]), window.end)
 
 
 def _rates(requests: Requests, baseline: Window, incident: Window) -> Iterator[tuple[str, Finding]]:

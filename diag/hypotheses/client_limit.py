@@ -70,7 +70,7 @@ def examine(view: View) -> Iterator[Output]:
 def _usual(view: View) -> float:
     """How many requests the clients that now wait had under way before, on average."""
     assert view.workload is not None
-    chosen, span = requests_of_hit(view), view.spans.baseline
+    chosen, span = requests_of_hit(view), view.workload.quiet
     moments = np.linspace(span.start, span.end, 200)
     return float(under_way(view.workload.requests, moments, chosen).mean())
 

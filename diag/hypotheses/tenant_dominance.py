@@ -68,9 +68,9 @@ def _others(work: Workload, view: View, name: str) -> Iterator[Output]:
     r = work.requests
     others = r.tenant != r.tenants.index(name)
     spans = view.spans
-    before = float((others & work.baseline).sum() / max(spans.baseline.seconds, 1))
+    before = float((others & work.baseline).sum() / max(work.quiet.seconds, 1))
     during = float((others & work.incident).sum() / max(spans.settled.seconds, 1))
-    own_before = float((~others & work.baseline).sum() / max(spans.baseline.seconds, 1))
+    own_before = float((~others & work.baseline).sum() / max(work.quiet.seconds, 1))
     own = float((~others & work.incident).sum() / max(spans.settled.seconds, 1))
     level = during <= 1.35 * before
     text = f"the other tenants send {quantity(during, 'per second')} (before {quantity(before, 'per second')}), {name} {quantity(own, 'per second')} (before {quantity(own_before, 'per second')})"

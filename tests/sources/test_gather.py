@@ -326,3 +326,33 @@ def test_facts_of_logs_and_metrics_stand_together(incidents: Path) -> None:
     assert blocks[0].until is not None
     assert blocks[1].since is not None
     assert blocks[0].until < blocks[1].since
+
+
+def test_a_window_begins_where_its_data_does(engine: Engine) -> None:
+    """An end without data stays: that the engines fell silent may be what happened."""
+    asked = Question(now=_NOW, window=Window(0.0, 1500.0))
+    case = gather([MemorySource(engine())], asked)
+    assert case.window == Window(1000.0, 1500.0)
+    assert case.step_seconds == 2.0
+    assert "there is no data before 1970-01-01T00:16:40Z: the window begins there" in case.notes
+
+
+def test_a_first_scrape_that_is_due_is_no_emptiness(engine: Engine) -> None:
+    case = gather([MemorySource(engine())], Question(now=_NOW, window=Window(995.0, 1198.0)))
+    assert case.window == Window(995.0, 1198.0)
+    assert not [note for note in case.notes if "no data before" in note]
+
+
+def test_what_is_known_earlier_keeps_its_time(engine: Engine, tmp_path: Path) -> None:
+    """Request records, and times that a person named; a host that was there before the engine does not."""
+    wide = Window(0.0, 1198.0)
+    records = tmp_path / "requests.jsonl"
+    records.write_text('{"ts": 600.0, "prompt_tokens": 10}\n{"ts": 1100.0, "prompt_tokens": 10}\n', "utf-8")
+    known = gather([MemorySource(engine())], Question(now=_NOW, window=wide, requests=(records,)))
+    assert known.window == Window(600.0, 1198.0)
+    named = gather([MemorySource(engine())], Question(now=_NOW, window=wide, baseline=Window(300.0, 700.0)))
+    assert named.window == Window(300.0, 1198.0)
+    times = np.arange(0.0, 1200.0, 10.0)
+    host = RawSeries({"__name__": "node_load1", "instance": "h:9100"}, times, np.ones(len(times)))
+    beside = gather([MemorySource([host, *engine()])], Question(now=_NOW, window=wide))
+    assert beside.window == Window(1000.0, 1198.0)

@@ -233,3 +233,20 @@ def test_eleven_thousand_steps_are_no_problem(prometheus_url: str) -> None:
     assert rows[0].values.size == grid.times.size == 11_701
     assert np.isnan(rows[0].values[:100]).all()
     assert not np.isnan(rows[0].values[-10:]).any()
+
+
+@pytest.mark.parametrize("url", ["prometheus_url", "victoria_url"])
+def test_a_store_says_where_its_data_begins(
+    request: pytest.FixtureRequest, stored_bundles: dict[str, Path], url: str
+) -> None:
+    extents = [one for path in stored_bundles.values() if (one := BundleSource(path).extent())]
+    first = min(extents)
+    source = PrometheusSource(request.getfixturevalue(url))
+    wide = Window(first.start - 3600.0, first.end)
+    begins = source.begins(wide)
+    assert begins is not None
+    assert first.start - 2 * wide.seconds / 100 <= begins <= first.start + 30.0
+    assert source.begins(Window(first.start - 3600.0, first.start - 1800.0)) is None
+    case = gather([source], Question(now=first.end, window=wide))
+    assert case.window == Window(begins, wide.end)
+    assert case.step_seconds == 2.0
