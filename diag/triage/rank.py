@@ -24,6 +24,7 @@ SUPPORT = 0.80
 _OWN = math.log(5)
 _RULED_OUT = -3.0
 _SWITCHED = "switched"
+_MORE_THAN_UNKNOWN = 3.0  # times as likely as none of ours: then the best of ours is the guess
 _LIKELY = 0.5  # a cause this likely explains what it brings about, sure or not
 _UNKNOWN = CALIBRATION.unknown(len(HYPOTHESES))
 _LATE = math.log(0.3)
@@ -250,10 +251,11 @@ def leader(judged: Sequence[Judged], view: View) -> Judged | None:
         return next((j for j in judged if j.state is State.SUPPORTED and j.id == "telemetry_fault"), None)
     roots = [j for j in judged if j.assessable and j.driven and j.triggers and j.explained_by is None]
     best = max(roots, key=lambda j: (j.state is State.SUPPORTED, j.confidence, j.own), default=None)
-    # What is less likely than not is told behind "unknown", not as the answer.
-    if best is None or best.state is State.RULED_OUT or best.confidence < _LIKELY:
+    if best is None or best.state is State.RULED_OUT:
         return None
-    return best
+    # What is less likely than not is told behind "unknown", unless two of ours share what belief there is.
+    shared = best.confidence > _MORE_THAN_UNKNOWN * unknown_confidence(judged, view)
+    return best if best.confidence >= _LIKELY or shared else None
 
 
 def unknown_confidence(judged: Sequence[Judged], view: View) -> float:

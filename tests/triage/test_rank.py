@@ -232,3 +232,17 @@ def test_no_cause_leads_to_itself() -> None:
 
     for id in CARDS:
         assert id not in set(reached(id, (id,))), id
+
+
+@pytest.mark.parametrize(("degree", "named"), [(1.0, True), (0.55, False)])
+def test_two_of_ours_that_share_the_belief_are_not_called_unknown(
+    view: View, degree: float, named: bool
+) -> None:
+    """Each alone is less likely than not, and yet it is one of them; of two faint ones it need not be."""
+    ids = ("thermal_throttle", "power_cap", "slow_gpu")
+    found = judged({id: [evidence((cue, degree, False)) for cue in WEIGHTS[id]] for id in ids}, view)
+    most = max(found[id].confidence for id in ids)
+    assert most < 0.5
+    lead = leader(list(found.values()), view)
+    assert (lead is not None) is named
+    assert lead is None or (lead.id in ids and lead.confidence == most)
