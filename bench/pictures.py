@@ -13,6 +13,7 @@ import tempfile
 from pathlib import Path
 
 from rich.console import Console
+from rich.terminal_theme import MONOKAI
 
 from diag import api
 from diag.api.reports import report_for
@@ -55,7 +56,7 @@ def _watched() -> str:
         color_system="truecolor",
     )  # fmt: skip
     console.print(screen(history, Showing(_RECORDING, 600.0, 15.0), _COLUMNS))
-    body = console.export_html(inline_styles=True, code_format="{code}")
+    body = console.export_html(theme=MONOKAI, inline_styles=True, code_format="{code}")
     colors = "background:#0d1117;color:#e6edf3;margin:0;padding:18px"
     style = f"{colors};font:14px/1.35 'DejaVu Sans Mono',monospace"
     shown = f'<pre style="font:inherit">{body}</pre>'

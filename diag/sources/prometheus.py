@@ -89,7 +89,10 @@ class PrometheusSource:
             probes = " or ".join(
                 f"({write(Aggregate('count', Gauge(one.probe), ()), step, matchers)})" for one in engines
             )
-            rows = self._api.ranged(probes, grid)
+            try:
+                rows = self._api.ranged(probes, grid)
+            except (QueryRejected, QueryTooExpensive):
+                return window.start  # not found out: then the window stays as it was asked for
             found = grid.times[~np.isnan(rows[0].values)] if rows else grid.times[:0]
             if found.size:
                 return max(float(found[0]) - step, window.start)

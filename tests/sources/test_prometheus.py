@@ -173,6 +173,26 @@ def test_a_refused_query_is_a_gap_and_a_warning_a_note(
     assert any(note.startswith("waiting_requests could not be asked") for note in case.notes)
 
 
+def test_a_store_that_will_not_say_where_its_data_begins_is_asked_as_meant(
+    prometheus_url: str,
+    stored_bundles: dict[str, Path],
+    scripted: Callable[..., Any],
+    answer: Callable[..., Any],
+) -> None:
+    def answers(path: str) -> Any:
+        endpoint, _, form = path.partition("?")
+        if "query_range" in path and "count+by+%28%29" in path:
+            return answer('{"status":"error","errorType":"execution","error":"too many samples"}', 422)
+        return answer(requests.get(f"{prometheus_url}{endpoint}?{form}", timeout=20).text)
+
+    question = _question(stored_bundles["healthy_a"])
+    assert question.window is not None
+    wide = Window(question.window.start - 3600.0, question.window.end)
+    source = PrometheusSource(scripted(answers).url)
+    assert source.begins(wide) == wide.start
+    assert gather([source], Question(now=question.now, window=wide)).window == wide
+
+
 def test_match_narrows_every_query(prometheus_url: str, stored_bundles: dict[str, Path]) -> None:
     question = _question(stored_bundles["healthy_a"])
     narrowed = Question(
