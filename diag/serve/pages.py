@@ -72,7 +72,9 @@ def incident(one: Incident, refresh_seconds: int) -> str:
 def _drawn(text: bytes, fired: Fired, state: str, refresh_seconds: int) -> str:
     verdict = _loaded(text)
     report = report_for(verdict, [fired])
-    return as_html(report, version=verdict.version, state=state, refresh_seconds=refresh_seconds)
+    return as_html(
+        report, version=verdict.version, state=state, refresh_seconds=refresh_seconds, runbooks="/runbooks/"
+    )
 
 
 def unknown_alert(wanted: Mapping[str, str]) -> str:

@@ -85,6 +85,8 @@ def test_an_alert_that_fires_finds_its_cause_on_the_page(tmp_path: Path) -> None
         assert "thermal_throttle" in page
         assert "firing" in page
         assert f"by {_ALERT}," in page
+        assert '<a href="/runbooks/thermal_throttle">' in page
+        assert requests.get(f"{hook}/runbooks/thermal_throttle", timeout=10).ok
         # The store has its alerts on record, for a look at it later and for a bundle made of it.
         seen = _until(lambda: api.triage(store_url, question=Question(now=time.time())).fired or None, 40.0)
         assert {one.alert for one in seen} == {_ALERT}

@@ -22,14 +22,16 @@ __all__ = ["render"]
 
 def render(
     report: Report, *, version: str, kept: Mapping[str, str] | None = None, state: str = "",
-    refresh_seconds: int = 0,
+    refresh_seconds: int = 0, runbooks: str = "",
 ) -> str:  # fmt: skip
     """``report`` as a page. ``kept``: what people wrote before, by section; ``state``: a word beside the
-    status ("firing"); ``refresh_seconds``: the page asks for itself anew, as long as the alert fires."""
+    status ("firing"); ``refresh_seconds``: the page asks for itself anew, as long as the alert fires;
+    ``runbooks``: where a runbook's page is found by its id, if anywhere."""
     cause = report.page.leading
     chain = tuple(Row(link.time, (link.after, link.text)) for link in cause.chain) if cause else ()
     text: str = _template().render(
         report=report, version=version, state=state, refresh_seconds=refresh_seconds, chain=chain,
+        runbooks=runbooks,
         kept={id: Markup(body) for id, body in (kept or {}).items()},
         humans={one.id: one for one in HUMAN},
         figures={one.id: _figure(one) for one in report.exhibits},
