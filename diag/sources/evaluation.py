@@ -71,10 +71,11 @@ class RawStore:
     def begins(self, window: Window, matchers: Sequence[Matcher] = ()) -> float | None:
         """See ``Source``."""
         for engines in ([one for one in ENGINES if serves(one)], ENGINES):
-            probes = (one for engine in engines for one in self._selected(engine.probe, matchers))
-            first = min((float(one.times[0]) for one in _cut(probes, window)), default=None)
-            if first is not None:
-                return first
+            probes = [one for engine in engines for one in self._selected(engine.probe, matchers)]
+            known = {one.labels.get("instance", "") for one in _cut(probes, window)}
+            up = (one for one in self._by_name.get("up", ()) if one.labels.get("instance", "") in known)
+            if known:
+                return min(float(one.times[0]) for one in _cut([*probes, *up], window))
         return None
 
     def scrape_seconds(self, window: Window) -> float | None:

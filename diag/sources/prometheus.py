@@ -15,7 +15,7 @@ from diag.engines.registry import Definition, Engine
 from diag.errors import NoData, QueryRejected, QueryTooExpensive
 from diag.model import Fact, Gap, Series, SourceRef, Window
 from diag.signals import SIGNALS
-from diag.signals.algebra import Aggregate, Gauge, Matcher
+from diag.signals.algebra import Aggregate, Gauge, Matcher, Select
 from diag.signals.frame import Grid, RawSeries
 from diag.signals.promql import selector, write
 from diag.sources.access import Access, Client
@@ -42,6 +42,7 @@ __all__ = ["PrometheusSource"]
 _LOOK_AROUND_SECONDS = 30 * 86_400.0
 _RECENT_SECONDS = 600.0
 _LOOKS = 100
+_MOST_NAMES = 200
 _EVERY_INFO_RAW_BELOW = 64
 _FEW_ALERTS = 50
 _RULES_SECONDS = 15.0
@@ -85,17 +86,19 @@ class PrometheusSource:
         """See ``Source``; to within a hundredth of the window."""
         step = max(window.seconds / _LOOKS, 1.0)
         grid = Grid(window.start + step, max(window.end, window.start + step), step, step)
-        for engines in ([one for one in ENGINES if serves(one)], ENGINES):
-            probes = " or ".join(
-                f"({write(Aggregate('count', Gauge(one.probe), ()), step, matchers)})" for one in engines
-            )
-            try:
-                rows = self._api.ranged(probes, grid)
-            except (QueryRejected, QueryTooExpensive):
-                return window.start  # not found out: then the window stays as it was asked for
-            found = grid.times[~np.isnan(rows[0].values)] if rows else grid.times[:0]
-            if found.size:
-                return max(float(found[0]) - step, window.start)
+        try:
+            for engines in ([one for one in ENGINES if serves(one)], ENGINES):
+                probes = [Aggregate("count", Gauge(one.probe), ("instance",)) for one in engines]
+                rows = self._api.ranged(" or ".join(f"({write(p, step, matchers)})" for p in probes), grid)
+                if rows:
+                    names = sorted({row.labels.get("instance", "") for row in rows} - {""})[:_MOST_NAMES]
+                    about = Matcher("instance", "=~", "|".join(re.escape(name) for name in names))
+                    up = Aggregate("count", Gauge(Select(("up",), (about,))), ("instance",))
+                    rows += self._api.ranged(write(up, step, matchers), grid)
+                    first = min(float(grid.times[~np.isnan(row.values)][0]) for row in rows)
+                    return max(first - step, window.start)
+        except (QueryRejected, QueryTooExpensive):
+            return window.start  # not found out: then the window stays as it was asked for
         return None
 
     def scrape_seconds(self, window: Window) -> float | None:

@@ -71,8 +71,8 @@ class Source(Protocol):
         """Baseline and incident a person marked in it (a bundle's ``incident``), else None."""
 
     def begins(self, window: Window, matchers: Sequence[Matcher] = ()) -> float | None:
-        """The first time in ``window`` (unix seconds) at which a serving engine has a sample, or anything has
-        where none serves; None when nothing has."""
+        """The first time in ``window`` (unix seconds) at which a serving engine has a sample, be it of a
+        scrape in vain; where none serves, anything; None when nothing has."""
 
     def scrape_seconds(self, window: Window) -> float | None:
         """The usual distance between samples in ``window``; None when unknown."""

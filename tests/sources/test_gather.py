@@ -356,3 +356,14 @@ def test_what_is_known_earlier_keeps_its_time(engine: Engine, tmp_path: Path) ->
     host = RawSeries({"__name__": "node_load1", "instance": "h:9100"}, times, np.ones(len(times)))
     beside = gather([MemorySource([host, *engine()])], Question(now=_NOW, window=wide))
     assert beside.window == Window(1000.0, 1198.0)
+
+
+def test_a_scrape_in_vain_is_data(engine: Engine) -> None:
+    """An engine that was down when the window began was down: that time is not empty."""
+    times = np.arange(0.0, 1000.0, 10.0)
+    down = RawSeries({"__name__": "up", "instance": "e:8000", "job": "v"}, times, np.zeros(len(times)))
+    other = RawSeries(
+        {"__name__": "up", "instance": "h:9100", "job": "n"}, times - 500.0, np.ones(len(times))
+    )
+    asked = Question(now=_NOW, window=Window(-900.0, 1198.0))
+    assert gather([MemorySource([down, other, *engine()])], asked).window == Window(0.0, 1198.0)

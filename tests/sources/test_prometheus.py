@@ -181,7 +181,7 @@ def test_a_store_that_will_not_say_where_its_data_begins_is_asked_as_meant(
 ) -> None:
     def answers(path: str) -> Any:
         endpoint, _, form = path.partition("?")
-        if "query_range" in path and "count+by+%28%29" in path:
+        if "query_range" in path and "count+by+%28instance%29" in path:
             return answer('{"status":"error","errorType":"execution","error":"too many samples"}', 422)
         return answer(requests.get(f"{prometheus_url}{endpoint}?{form}", timeout=20).text)
 
