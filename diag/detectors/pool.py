@@ -16,7 +16,7 @@ from diag.detectors.view import View
 from diag.model import Floats, Series, Window
 from diag.stats.robust import theil_sen
 
-__all__ = ["Floor", "floor_of", "number_of_fact", "pool_tokens", "use_around"]
+__all__ = ["Floor", "evicts_by", "floor_of", "number_of_fact", "pool_tokens", "use_around"]
 
 _BLOCKS = 10
 _FEWEST_BLOCKS = 5
@@ -84,6 +84,17 @@ def use_around(view: View, moment: float) -> float | None:
     ]
     known = [float(np.nanmax(values)) for values in found if np.isfinite(values).any()]
     return max(known, default=None)
+
+
+def evicts_by(view: View, moment: float) -> bool:
+    """Whether a slow engine had preempted before ``moment``, or does around it: its pool was full then,
+    whatever a gauge shows between scrapes."""
+    until = Window(view.case.window.start, moment + view.spans.look_back_seconds)
+    return any(
+        bool((series.within(until) > 0).any())
+        for series in view.case.of("preemptions_per_second")
+        if not view.affected or series.labels.get("instance") in view.affected
+    )
 
 
 def floor_of(view: View, instance: str) -> Floor | None:

@@ -73,7 +73,8 @@ class Pin:
 @dataclass(frozen=True, slots=True, eq=False)
 class View:
     """The prepared case. ``fleet``: one finding a signal over the affected engines (or all);
-    ``each``: one a series. ``affected``/``spared``: engine instances with and without symptoms."""
+    ``each``: one a series. ``affected``/``spared``: engine instances with and without symptoms.
+    ``bad_before``: why a window in which nothing got worse is no quiet time all the same; else empty."""
 
     case: Case
     spans: Spans
@@ -88,6 +89,7 @@ class View:
     changes: tuple[Change, ...]
     outages: tuple[Outage, ...]
     pins: tuple[Pin, ...]
+    bad_before: str = ""
 
     @property
     def engines(self) -> frozenset[str]:

@@ -13,7 +13,7 @@ import numpy as np
 from diag.detectors.cues import Explained, Reach, falls, flat, stated
 from diag.detectors.new_work import extra_of
 from diag.detectors.placement import placement_of
-from diag.detectors.pool import use_around
+from diag.detectors.pool import evicts_by, use_around
 from diag.detectors.view import View
 from diag.detectors.whom import tenants_moved
 from diag.detectors.workload import Workload
@@ -82,10 +82,13 @@ def examine(view: View) -> Iterator[Output]:
     if usage is not None:
         most = use_around(view, hits.onset) if hits.onset is not None else None
         most = max(usage.peak, usage.during) if most is None else most
-        pressed = most >= 0.95
-        text = f"KV cache at most {quantity(most, 'ratio')} full when hits were lost: " + (
-            "cached blocks are being evicted" if pressed else "no pressure to evict cached blocks"
-        )
+        evicted = evicts_by(view, hits.onset if hits.onset is not None else view.onset)
+        pressed = most >= 0.95 or evicted
+        text = f"KV cache at most {quantity(most, 'ratio')} full when hits were lost" + (
+            ", and requests were preempted: cached blocks are being evicted" if evicted
+            else ": cached blocks are being evicted" if pressed
+            else ": no pressure to evict cached blocks"
+        )  # fmt: skip
         yield stated("no_pressure", usage.signal, not pressed, text, during=usage.peak, unit="ratio")
     switched = view.finding("replica_switch_ratio")
     placed = placement_of(view)

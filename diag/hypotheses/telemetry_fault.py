@@ -10,13 +10,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from diag.detectors.changes import Outage
 from diag.detectors.cues import PRESENT, Reach, stated
 from diag.detectors.standstill import asked_of, held_up, seen_ratio, standstills
 from diag.detectors.view import View
 from diag.hypotheses.registry import Output
 from diag.model import Card, Mitigation, Window
 from diag.quantities import quantity
-from diag.records.cohorts import Flags
 
 CARD = Card(
     id="telemetry_fault",
@@ -105,7 +105,11 @@ def _all_answer(view: View) -> bool:
 def _lost(view: View) -> Iterator[Output]:
     """Scrapes that fail, or series that end, while the same process goes on serving."""
     began_anew = {c.target for c in view.changes if c.kind == "restart"}
-    outages = [o for o in view.outages if o.target in view.engines and o.target not in began_anew]
+    outages = [
+        o
+        for o in view.outages
+        if o.target in view.engines and o.target not in began_anew and _seen_before(view, o)
+    ]
     ended = _ended(view)
     if not outages and not ended:
         return
@@ -123,16 +127,25 @@ def _lost(view: View) -> Iterator[Output]:
     # A page that is answered without the engine's series lies, whether anybody was served or not.
     told = not outages and _up(view, target, window)
     degree = 1.0 if served else 0.9 if told else 0.6
-    yield stated("lost", "target_up", served != 0, text, degree=degree, onset=window.start)
+    yield stated("lost", "target_up", served is not False, text, degree=degree, onset=window.start)
     yield from _traffic(view, window, target)
     yield Reach({"targets": tuple(sorted(everyone))})
 
 
+def _seen_before(view: View, outage: Outage) -> bool:
+    """Whether the target answered earlier: one that is down from the start may be starting up."""
+    before = Window(view.case.window.start, outage.window.start)
+    ups = [s.within(before) for s in view.case.of("target_up") if s.labels.get("instance") == outage.target]
+    return any(bool((up >= 0.5).any()) for up in ups)
+
+
 def _ended(view: View) -> list[tuple[str, Window]]:
-    """Engines whose gauges end for a tenth of the window or more while their target stays up, or is not even
-    asked any more (it fell out of the scraper's list) though clients still get answers from it."""
+    """Engines whose gauges end for a tenth of the window or more (and longer than a few lost scrapes) while
+    their target stays up, or is not even asked any more (it fell out of the scraper's list) though clients
+    still get answers from it."""
     found: list[tuple[str, Window]] = []
-    end, least = view.case.window.end, view.case.window.seconds / 10
+    end = view.case.window.end
+    least = max(view.case.window.seconds / 10, 2 * view.spans.look_back_seconds + view.case.step_seconds)
     for series in view.case.of("running_requests"):
         seen = series.times[np.isfinite(series.values)]
         where = series.labels.get("instance", "")
@@ -154,36 +167,36 @@ def _up(view: View, target: str, window: Window) -> bool | None:
     return float(np.nanmean(ups[0])) >= PRESENT
 
 
-def _sent(view: View, window: Window, target: str) -> Flags:
-    """Requests of ``window``: those of the target, where records name it."""
-    assert view.workload is not None
-    r = view.workload.requests
-    flags = r.within(window)
-    if target in r.instances:
-        flags &= r.instance == r.instances.index(target)
-    return flags
-
-
-def _served(view: View, window: Window, target: str = "") -> int | None:
-    """Requests sent in ``window`` that were answered; None without records."""
+def _answers(view: View, window: Window, target: str = "") -> tuple[int, int] | None:
+    """Requests sent in ``window``, and answers that began in it (of the target, where records name it); None
+    without records. Who asks an engine that is down may be answered by the next one, and later."""
     if view.workload is None:
         return None
     r = view.workload.requests
+    here = r.instance == r.instances.index(target) if target in r.instances else np.ones(len(r), dtype=bool)
     # A gateway's records know when an answer ended, and not when it began.
-    answered = (r.ttft > 0) | (np.isfinite(r.duration) & ~r.failed & ~r.aborted)
-    return int((_sent(view, window, target) & answered).sum())
+    took = np.where(r.ttft > 0, r.ttft, np.where(r.failed | r.aborted, np.nan, r.duration))
+    begun = r.ts + took
+    return int((r.within(window) & here).sum()), int(
+        ((begun >= window.start) & (begun <= window.end) & here).sum()
+    )
+
+
+def _served(view: View, window: Window, target: str = "") -> bool | None:
+    """Whether clients were served as a rule while nothing was seen of it; None without records."""
+    counted = _answers(view, window, target)
+    return None if counted is None else counted[1] > 0.5 * counted[0]
 
 
 def _traffic(view: View, window: Window, target: str = "") -> Iterator[Output]:
-    served = _served(view, window, target)
-    if served is None or view.workload is None:
+    counted = _answers(view, window, target)
+    if counted is None or not any(counted):
         return
-    count = int(_sent(view, window, target).sum())
-    if count:
-        text = f"{served} of {count} requests were answered meanwhile; the page shows none"
-        yield stated(
-            "traffic", "first_tokens_per_second", served > 0, text, during=float(served), unit="requests"
-        )
+    sent, begun = counted
+    text = f"{begun} answers began for {sent} requests sent meanwhile; the page shows none"
+    yield stated(
+        "traffic", "first_tokens_per_second", begun > 0.5 * sent, text, during=float(begun), unit="requests"
+    )
 
 
 def _agrees(view: View) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from diag.detectors.episodes import symptom_of
+from diag.detectors.lasting import bad_throughout
 from diag.detectors.view import View
 from diag.exhibits import Fired
 from diag.hypotheses import UNKNOWN
@@ -136,6 +137,9 @@ def _unknown(view: View, judged: Sequence[Judged], lead: Judged | None) -> Asses
 def _summary(view: View, lead: Judged | None, judged: Sequence[Judged], lost: bool) -> str:
     if not view.symptomatic:
         if lead is None:
+            lasting = bad_throughout(view)
+            if lasting:
+                return f"No incident begins in this window, but it is no quiet time: {lasting}."
             return "No incident in this window: nothing that users feel got worse."
         return f"{lead.hypothesis.card.title}; nobody is slower for it yet."
     felt = _felt(view)

@@ -78,7 +78,7 @@ def judge(view: View, hypotheses: Sequence[Hypothesis] = HYPOTHESES) -> list[Jud
     for j in judged:
         j.confidence = _confidence(j, judged, view)
     for j in judged:
-        j.state = _state(j)
+        j.state = _state(j, view)
     _explain_away(by_id)
     return sorted(judged, key=_order)
 
@@ -200,13 +200,15 @@ def _rivals(a: Judged, b: Judged) -> bool:
     return not (kin and a.driven and b.driven)
 
 
-def _state(judged: Judged) -> State:
+def _state(judged: Judged, view: View) -> State:
     if not judged.assessable:
         return State.NOT_ASSESSABLE
     convinced = judged.confidence >= SUPPORT and judged.own > _OWN and judged.driven
     if convinced:
         return State.SUPPORTED
-    if judged.own < _RULED_OUT and any(e.decisive for e in judged.evidence):
+    # Without a quiet time nothing is excluded by having stayed as it was.
+    decisive = [e for e in judged.evidence if e.decisive and not (view.bad_before and e.before is not None)]
+    if judged.own < _RULED_OUT and decisive:
         return State.RULED_OUT
     return State.UNDECIDED
 

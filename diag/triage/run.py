@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from diag.detectors.episodes import Episode, begins_bad, common_onset, find_episode, weight_of
 from diag.detectors.findings import Spans
+from diag.detectors.lasting import bad_throughout
 from diag.detectors.symptoms import Course, metric_courses
 from diag.detectors.view import View, view_of
 from diag.detectors.workload import request_courses
@@ -22,9 +23,10 @@ __all__ = ["look", "triage"]
 _FELT = 1.0  # an episode weaker than its limit is not felt
 _CHANCE = 8.0  # all evidence together: of dozens of courses that are well, one reaches this now and then
 _LOOK_BACK_POINTS = 5
-_OPENS_BAD = (
-    "the window opens slow and gets better: what went wrong began before it; look further back with --from, "
-    "or name a quiet time with --baseline-from and --baseline-to"
+_OPENS_BAD = "it opens slow and gets better"
+_LOOK_BACK = (
+    "the window holds no quiet time ({why}): what went wrong may have begun before it; look further back "
+    "with --from, or name a quiet time with --baseline-from and --baseline-to"
 )
 
 
@@ -52,10 +54,18 @@ def look(case: Case, look_back_seconds: float | None = None) -> View:
     )
     courses = _courses(case, requests, back)
     episodes = _episodes(case, courses)
-    if not episodes and any(begins_bad(course, case.window) for course in courses):
-        case = replace(case, notes=(*case.notes, _OPENS_BAD))
     baseline, incident = _windows(case, episodes)
-    return view_of(case, Spans(baseline, incident, case.step_seconds, back), episodes, requests)
+    view = view_of(case, Spans(baseline, incident, case.step_seconds, back), episodes, requests)
+    if episodes:
+        return view
+    opens_bad = any(begins_bad(course, case.window) for course in courses)
+    why = _OPENS_BAD if opens_bad else bad_throughout(view)
+    return _without_quiet(view, why) if why else view
+
+
+def _without_quiet(view: View, why: str) -> View:
+    case = replace(view.case, notes=(*view.case.notes, _LOOK_BACK.format(why=why)))
+    return replace(view, case=case, bad_before=why)
 
 
 def _courses(case: Case, requests: Requests | None, back: float) -> list[Course]:
