@@ -1,5 +1,5 @@
 """How people look: two minutes after it began, through a window wider than the history, with a log that was
-rotated just before."""
+rotated just before, or at a window that begins when all is wrong already."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ from .test_recordings import LABELS, WRONG
 _AFTER_SECONDS = 120.0
 _WIDE_SECONDS = 6 * 3600.0
 Look = Callable[..., Verdict]
+# Blamed on another with confidence when the window begins in mid-incident. The list may only get shorter.
+MISTAKEN = {"prefix_cache_scattered_long"}
 
 
 @pytest.fixture
@@ -65,3 +67,15 @@ def test_a_cache_that_broke_is_named_with_few_records_of_before(look: Look) -> N
     verdict = look("prefix_cache_broken", 600.0, records_from=-40.0)
     assert verdict.leading == "prefix_cache_broken"
     assert verdict.assessments[0].state is State.SUPPORTED
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_window_that_begins_in_mid_incident_accuses_nobody_else(name: str, incidents: Path) -> None:
+    onset = LABELS[name]["onset"]
+    bundle = load(incidents / name)
+    window = Window(onset + 20.0, bundle.window.end)
+    verdict = triage(incidents / name, question=Question(now=window.end, window=window))
+    lead = verdict.assessments[0]
+    right = verdict.leading in (LABELS[name].get("accept") or [LABELS[name]["leading"]])
+    sure = verdict.leading not in (None, "unknown") and lead.state is State.SUPPORTED
+    assert (sure and not right) is (name in MISTAKEN)
