@@ -207,7 +207,7 @@ def test_a_kill_in_mid_triage_loses_nothing(held: Replayed, tmp_path: Path) -> N
     begins = held.onset - 400.0
     alerts = [_alert(f"k{n}", begins + 60.0 * n, False) for n in range(8)]
     with _served(held.url, port, tmp_path) as process:
-        body = {"version": "4", "alerts": alerts}
+        body: dict[str, Any] = {"version": "4", "alerts": alerts}
         assert requests.post(f"http://127.0.0.1:{port}/webhook", json=body, timeout=10).status_code == 200
         _until(lambda: "done" in _states(port), process)
         states = _states(port)
