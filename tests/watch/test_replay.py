@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -123,11 +124,14 @@ def _saves_what_it_shows(terminal: Terminal, leading: str, folder: Path) -> None
 def _fits_a_small_terminal(terminal: Terminal, leading: str) -> None:
     for width, height in ((80, 24), (50, 20)):
         terminal.resize(width, height)
-        small = terminal.until(lambda seen: _is_whole(seen, leading))
-        assert max(len(line) for line in small.splitlines()) <= width
-        assert len(small.splitlines()) <= height
+        terminal.until(partial(_is_whole_within, leading=leading, width=width, height=height))
     terminal.resize(110, 40)
     terminal.until(lambda seen: _is_whole(seen, leading) and "preemptions" in seen)
+
+
+def _is_whole_within(screen: str, *, leading: str, width: int, height: int) -> bool:
+    lines = screen.splitlines()
+    return max(map(len, lines)) <= width and len(lines) <= height and _is_whole(screen, leading)
 
 
 def _is_whole(screen: str, leading: str) -> bool:
