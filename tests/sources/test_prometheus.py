@@ -265,7 +265,7 @@ def test_a_store_says_where_its_data_begins(
     wide = Window(first.start - 3600.0, first.end)
     begins = source.begins(wide)
     assert begins is not None
-    assert first.start - 2 * wide.seconds / 100 <= begins <= first.start + 30.0
+    assert first.start - 3.0 <= begins <= first.start + 5.0
     assert source.begins(Window(first.start - 3600.0, first.start - 1800.0)) is None
     case = gather([source], Question(now=first.end, window=wide))
     assert case.window == Window(begins, wide.end)
