@@ -22,7 +22,9 @@ def bad_throughout(view: View) -> str | None:
     if view.workload is not None:
         work = view.workload
         halves = [_tail(work.requests.waited, flags) for flags in (work.baseline, work.incident)]
-        slow = max([x for x in (slow, min(halves)) if x is not None and np.isfinite(x)], default=None)
+        # Of a half that nobody recorded nothing is known: np.min, unlike min, says so whatever the order.
+        both = float(np.min(halves))
+        slow = max([x for x in (slow, both) if x is not None and np.isfinite(x)], default=None)
     if slow is not None and slow >= _SLOW_SECONDS:
         return f"first tokens took {quantity(slow, 'seconds')} (95th percentile) all along"
     if failing is not None and failing >= _FAILING_RATIO:

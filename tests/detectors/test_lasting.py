@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -62,3 +64,11 @@ def test_a_quiet_window_is_told_as_one() -> None:
     assert look(case(0.3, waited=0.4)).bad_before == ""
     summary = triage(case(0.3, waited=0.4), now=WINDOW.end, version="0").summary
     assert summary == "No incident in this window: nothing that users feel got worse."
+
+
+def test_a_half_that_nobody_recorded_is_not_slow() -> None:
+    given = case(0.3, waited=30.0)
+    assert given.requests is not None
+    late = given.requests["ts"] > START + WINDOW.seconds / 2
+    half = given.requests.assign(ttft_seconds=np.where(late, np.nan, 30.0))
+    assert look(replace(given, requests=half)).bad_before == ""
