@@ -74,7 +74,7 @@ def report_for(verdict: Verdict, fired: Sequence[Fired] = ()) -> Report:
 
 def _detections(verdict: Verdict, fired: Sequence[Fired]) -> list[Detection]:
     """What fired, then the shipped alerts that point to the leading cause: its own, then those that page
-    first. Without a single series of any alert nobody can say that one was silent."""
+    first. Without a store's record of a shipped alert nobody can say that one was silent."""
     from diag.assets.rules.catalogue import ALERTS
     from diag.renderers.report import Detection
 
@@ -91,8 +91,10 @@ def _detections(verdict: Verdict, fired: Sequence[Fired]) -> list[Detection]:
         )
     )
     silent = [one for one in pointing if one.name not in {each.alert for each in told}]
+    # Whoever posts one alert says nothing of the others: only a store that holds ours evaluates ours.
+    evaluated = any(one.alert in shipped for one in verdict.fired)
     return found + [
-        Detection(one.name, float(one.for_seconds), fired=False if fired else None)
+        Detection(one.name, float(one.for_seconds), fired=False if evaluated else None)
         for one in silent[:_ALERTS]
     ]
 

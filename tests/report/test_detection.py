@@ -105,3 +105,13 @@ def test_a_hostile_query_cannot_leave_its_block(recorded: Verdict) -> None:
     text = as_markdown(report_for(replace(recorded, queries=(evil,))))
 
     assert text.rstrip().endswith("`````promql\n``` # gone ````\n`````")
+
+
+def test_an_alert_that_was_posted_makes_no_other_silent(recorded: Verdict, onset: float) -> None:
+    """Nor does one of somebody else's rules in the store: ours may not be loaded there."""
+    posted = report_for(recorded, [Fired("LLMKVCacheSaturated", onset + 75)])
+    theirs = report_for(replace(recorded, fired=(Fired("TeamAlert", onset + 30),)))
+
+    for report in (posted, theirs):
+        assert not [text for text in _said(report).values() if "did not fire" in text]
+        assert report.detection_note.startswith("What fired is known")

@@ -45,6 +45,8 @@ def note(detections: Sequence[Detection]) -> str:
     """What has to be said before the list: unknown is not silent."""
     if not any(one.fired is None for one in detections):
         return ""
+    if any(one.fired for one in detections):
+        return "What fired is known; whether the others here were evaluated at all is not:"
     return "The data holds no record of alerts. Of those that ship with llm-diag these watch for the cause:"
 
 
